@@ -1,0 +1,234 @@
+// The C++ interface of Tandem: exact attention as a plan that is made once and run many times.
+//
+//   tandem::Problem problem;                       // what a plan depends on: shapes, strides, dtypes, mask, scale
+//   problem.query = tandem::contiguous(tandem::Dtype::bf16, tandem::cuda(0), {batch, seqlen, heads, head_dim});
+//   ...
+//   auto plan = tandem::plan(tandem::Pass::forward, problem);          // decides and prepares; may allocate
+//   tandem::Arguments arguments;                   // what may change between runs: the pointers
+//   ...
+//   tandem::Status status = plan->run(arguments, workspace, bytes, stream);   // only launches on the stream
+//
+// Nothing here throws, aborts or prints; every failure is a Status that names the argument at fault.
+// No CUDA or framework header is needed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tandem/export.h"
+#include "tandem/version.h"
+
+namespace tandem {
+
+// ---------------------------------------------------------------------------------------------- errors as values
+
+enum class Code : int {
+  ok = 0,
+  invalid_argument = 1,  // the argument is wrong, whatever the backend; the message says what would be right
+  unsupported = 2,       // a right request that this backend or this build can't serve; the message names the feature
+  no_device = 3,         // the backend's device or driver is missing, too old, or of another kind
+  out_of_memory = 4,
+  driver = 5,   // the CUDA driver reported an error; the message holds its name
+  internal = 6  // a fault of Tandem: please report it
+};
+
+/// The outcome of a call. Of fixed size, so that making one never allocates. `argument` is the name of the field at
+/// fault as this header spells it ("key", "mask.left"), or empty; `message` is one English sentence.
+struct [[nodiscard]] Status {
+  Code code = Code::ok;
+  char argument[48] = {};
+  char message[460] = {};
+  bool ok() const noexcept { return code == Code::ok; }
+};
+
+/// A value, or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) noexcept : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(const Status& status) noexcept : status_(status) {}      // NOLINT(google-explicit-constructor)
+  bool ok() const noexcept { return value_.has_value(); }
+  explicit operator bool() const noexcept { return ok(); }
+  const Status& status() const noexcept { return status_; }
+  T& value() noexcept { return *value_; }
+  const T& value() const noexcept { return *value_; }
+  T* operator->() noexcept { return &*value_; }
+  const T* operator->() const noexcept { return &*value_; }
+  T& operator*() noexcept { return *value_; }
+  const T& operator*() const noexcept { return *value_; }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+// ---------------------------------------------------------------------------------------------- tensors
+
+enum class Dtype : int { none = 0, fp32 = 1, fp16 = 2, bf16 = 3, e4m3 = 4, int8 = 5, int32 = 6, int64 = 7 };
+
+enum class DeviceKind : int { cpu = 0, cuda = 1 };
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+inline Device cpu() noexcept { return {DeviceKind::cpu, 0}; }
+inline Device cuda(int index = 0) noexcept { return {DeviceKind::cuda, index}; }
+
+/// What a tensor looks like; Dtype::none means that there is none. Strides are in elements, not bytes. `alignment` is
+/// what the caller promises of the data pointer, in bytes; below 16 the GPU needs a copy, which the plan states.
+struct TensorSpec {
+  static constexpr int max_rank = 5;
+  Dtype dtype = Dtype::none;
+  Device device;
+  int rank = 0;
+  std::array<int64_t, max_rank> size{};
+  std::array<int64_t, max_rank> stride{};
+  int alignment = 16;
+  bool present() const noexcept { return dtype != Dtype::none; }
+};
+
+/// A spec with row-major strides.
+TANDEM_EXPORT TensorSpec contiguous(Dtype dtype, Device device, std::initializer_list<int64_t> size) noexcept;
+
+struct TensorView {
+  TensorSpec spec;
+  void* data = nullptr;
+  bool present() const noexcept { return spec.present(); }
+};
+
+// ---------------------------------------------------------------------------------------------- the problem
+
+enum class Pass : int { forward = 0, backward = 1, quantize = 2, append = 3, merge = 4 };
+enum class Backend : int { automatic = 0, cpu = 1, sm90 = 2, emulator = 3 };
+
+/// Which keys a query sees. Masks align to the bottom right: query i of a sequence with `sq` queries and `sk` keys stands
+/// at key position p = i + (sk - sq), or p = i + *diagonal where that is set. It sees keys p - left to p + right, both
+/// included; -1 means unlimited; other negative values are errors. `causal` is the same as right = 0.
+struct Mask {
+  bool causal = false;
+  int64_t left = -1;
+  int64_t right = -1;
+  std::optional<int64_t> diagonal;
+};
+
+/// How sequence lengths are given. Packed: query is (total_query, heads, head_dim), with Arguments::cu_query holding the
+/// batch + 1 cumulative lengths, int32, on the tensors' device; likewise for key and value. Used: Arguments::used_query
+/// holds batch lengths, int32, of which only so many rows count. `batch` is needed when query or key are packed, and the
+/// maxima then bound every sequence's length (rows beyond are not computed); -1 takes the total.
+struct Lengths {
+  int64_t batch = -1;
+  int64_t max_query = -1;
+  int64_t max_key = -1;
+  bool packed_query = false;
+  bool packed_key = false;
+  bool used_query = false;
+  bool used_key = false;
+};
+
+/// Runs tasks on threads of the caller's own. `parallel(n, task)` calls task(0) to task(n - 1), in any order and at the
+/// same time where it can, and returns when all are done. `concurrency` is how many run at once.
+struct Executor {
+  std::function<void(int64_t, const std::function<void(int64_t)>&)> parallel;
+  int concurrency = 1;
+};
+
+struct Options {
+  Backend backend = Backend::automatic;  // automatic: sm90 for tensors on CUDA, cpu for tensors on the CPU
+  int num_splits = 1;                    // splits of the keys; only 1 is served yet
+  bool deterministic = false;            // backward only: the forward always is
+  bool batch_invariant = false;          // the variant must not depend on the batch or on lengths
+  bool check_lengths = false;            // run() validates lengths on the GPU too, with a synchronisation
+  int threads = 0;                       // CPU threads; 0: as many as the machine has
+  std::shared_ptr<const Executor> executor;  // CPU threads of the caller's own, instead
+  uint64_t emulator_seed = 1;            // emulator only: the seed of its schedule and delays
+};
+
+/// What a plan depends on. Layouts: query (batch, seqlen_query, query_heads, head_dim), key (batch, seqlen_key,
+/// key_heads, head_dim), value (batch, seqlen_key, key_heads, value_dim), out (batch, seqlen_query, query_heads,
+/// value_dim); packed ones without batch (see Lengths). Any strides whose last one is 1. query_heads must be a multiple
+/// of key_heads. fp16 and bf16, on the CPU fp32 too; the four agree. Absent `out` means contiguous, of query's dtype.
+/// `lse` (float32, (batch, query_heads, seqlen_query), packed (query_heads, total_query), any strides) is optional: the
+/// natural logarithm of the sum of exponentials of the scaled scores, -inf for a query that sees no key.
+struct Problem {
+  TensorSpec query, key, value, out, lse;
+  std::optional<float> scale;  // any finite number; absent: 1 / sqrt(head_dim)
+  float softcap = 0;           // > 0: scores become softcap * tanh(scaled score / softcap) before the mask
+  Mask mask;
+  Lengths lengths;
+  bool sinks = false;  // Arguments::sinks (query_heads), float32: a logit per head that joins the softmax's denominator
+  // The backward pass: gradient of out, and those to be computed. Shapes as their tensors.
+  TensorSpec grad_out, grad_query, grad_key, grad_value;
+  Options options;
+};
+
+/// What may change between runs. Each view must have the spec that the plan was made with (an absent spec in `out` or
+/// `lse` takes the plan's); lengths are int32 and contiguous.
+struct Arguments {
+  TensorView query, key, value, out, lse;
+  TensorView cu_query, cu_key, used_query, used_key;
+  TensorView sinks;
+  TensorView grad_out, grad_query, grad_key, grad_value;
+};
+
+// ---------------------------------------------------------------------------------------------- plan and run
+
+namespace internal {
+class Executable;
+}
+
+/// An immutable decision: which backend and variant, which schedule, how much workspace. Cheap to copy; any thread may
+/// run it, at the same time too if each run brings a workspace of its own.
+class TANDEM_EXPORT Plan {
+ public:
+  explicit Plan(std::shared_ptr<const internal::Executable> executable) noexcept;
+  /// Bytes of workspace on the tensors' device, 256-byte aligned. Its content on entry doesn't matter. May be 0.
+  size_t workspace_bytes() const noexcept;
+  /// The backend that serves the plan; never automatic.
+  Backend backend() const noexcept;
+  /// Several lines of text for people: backend, variant, tile, schedule, grid, workspace, copies.
+  std::string describe() const;
+  /// Runs on `stream` (a cudaStream_t or CUstream; ignored on the CPU). Allocates nothing on the device and doesn't
+  /// synchronise (unless Options::check_lengths), so it can be captured in a CUDA graph. On the CPU it returns when done.
+  Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
+             void* stream = nullptr) const noexcept;
+
+ private:
+  std::shared_ptr<const internal::Executable> executable_;
+};
+
+TANDEM_EXPORT Result<Plan> plan(Pass pass, const Problem& problem) noexcept;
+
+// ---------------------------------------------------------------------------------------------- what this build has
+
+/// "0.1.0"
+TANDEM_EXPORT const char* version() noexcept;
+
+TANDEM_EXPORT const char* name(Dtype dtype) noexcept;
+TANDEM_EXPORT const char* name(Backend backend) noexcept;
+TANDEM_EXPORT const char* name(Code code) noexcept;
+
+/// One compiled GPU kernel, as recorded when it was built; known without a GPU.
+struct KernelInfo {
+  const char* name;
+  const char* pass;
+  const char* dtype;
+  int head_dim, value_dim;    // the largest that it serves
+  int tile_query, tile_key;   // rows of a query tile and of a key tile
+  int threads, registers;     // per block; per thread at launch
+  int shared_bytes, local_bytes;
+};
+TANDEM_EXPORT size_t kernel_count() noexcept;
+TANDEM_EXPORT const KernelInfo& kernel_info(size_t index) noexcept;
+
+/// Whether a backend can run here and now; if not, the Status says why (no driver, no Hopper GPU, not built in).
+TANDEM_EXPORT Status available(Backend backend) noexcept;
+
+}  // namespace tandem

@@ -1,0 +1,30 @@
+// What a backend makes of a resolved problem: the object behind tandem::Plan.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "plan/attention.hpp"
+
+namespace tandem::internal {
+
+class Executable {
+ public:
+  explicit Executable(const Attention& attention) : attention_(attention) {}
+  virtual ~Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  const Attention& attention() const { return attention_; }
+  virtual size_t workspace_bytes() const noexcept = 0;
+  virtual std::string describe() const = 0;
+  /// Arguments and workspace have been checked against the plan by api/ already.
+  virtual Status run(const Arguments& arguments, void* workspace, void* stream) const noexcept = 0;
+
+ private:
+  Attention attention_;
+};
+
+using ExecutableResult = Result<std::shared_ptr<const Executable>>;
+
+}  // namespace tandem::internal
