@@ -2,6 +2,8 @@
 // a refusal is a Status that names the feature that is missing and what would be accepted.
 #pragma once
 
+#include <span>
+
 #include "plan/executable.hpp"
 
 namespace tandem::internal::cpu {
@@ -12,6 +14,8 @@ ExecutableResult prepare(const Attention& attention) noexcept;
 namespace tandem::internal::sm90 {
 Status available() noexcept;
 ExecutableResult prepare(const Attention& attention) noexcept;
+/// The kernels that this build holds, as recorded when they were compiled.
+std::span<const KernelInfo> kernels() noexcept;
 }  // namespace tandem::internal::sm90
 
 namespace tandem::internal::emulator {

@@ -3,6 +3,8 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <exception>
+#include <new>
 
 #include "tandem/tandem.hpp"
 
@@ -17,6 +19,21 @@ namespace tandem::internal {
   std::vsnprintf(status.message, sizeof status.message, format, list);
   va_end(list);
   return status;
+}
+
+/// Calls `function`, which returns a Status or a Result, and turns what it throws into a Status: the border that no
+/// exception crosses.
+template <class Function>
+auto guarded(Function&& function) noexcept -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "", "the host has no memory left for this call");
+  } catch (const std::exception& exception) {
+    return error(Code::internal, "", "unexpected exception: %s", exception.what());
+  } catch (...) {
+    return error(Code::internal, "", "unexpected exception of unknown type");
+  }
 }
 
 }  // namespace tandem::internal
