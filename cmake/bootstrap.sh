@@ -38,6 +38,7 @@ find_missing() {
   need libhwy-dev header hwy/highway.h
   need libcli11-dev header CLI/CLI.hpp
   need nlohmann-json3-dev header nlohmann/json.hpp
+  need libfmt-dev header fmt/format.h
   need libgtest-dev header gtest/gtest.h
   need libboost-context-dev header boost/context/fiber.hpp
   need libdlpack-dev header dlpack/dlpack.h

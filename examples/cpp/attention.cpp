@@ -1,6 +1,7 @@
 // Attention on the CPU with Tandem's C++ interface: describe the problem, make a plan, run it as often as wanted.
 #include <cstdint>
 #include <cstdio>
+#include <new>
 #include <random>
 #include <vector>
 
@@ -20,6 +21,16 @@ std::vector<float> random_normal(int64_t count, unsigned seed) {
   for (float& value : values) value = normal(generator);
   return values;
 }
+
+/// Memory of any content, 256-byte aligned, for one run at a time.
+struct Workspace {
+  explicit Workspace(size_t bytes) : data(::operator new(bytes, alignment)) {}
+  ~Workspace() { ::operator delete(data, alignment); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  static constexpr std::align_val_t alignment{256};
+  void* data;
+};
 
 }  // namespace
 
@@ -51,8 +62,9 @@ int main() {
   arguments.value = {problem.value, value.data()};
   arguments.out = {problem.out, out.data()};
   arguments.lse = {problem.lse, lse.data()};
-  std::vector<unsigned char> workspace(plan->workspace_bytes());
-  const tandem::Status status = plan->run(arguments, workspace.data(), workspace.size());
+  const size_t bytes = plan->workspace_bytes();
+  const Workspace workspace(bytes);
+  const tandem::Status status = plan->run(arguments, workspace.data, bytes);
   if (!status.ok()) return fail("run", status);
 
   // The first query sees the first key alone, so its output is that key's value.

@@ -2,6 +2,7 @@
 // only puts work on the stream, so the call stands between the program's own copies like any kernel of its own.
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -31,13 +32,7 @@ struct Buffer {
 };
 
 /// bfloat16 is the upper half of a float. (Truncated here, for brevity.)
-uint16_t to_bf16(float x) {
-  union {
-    float value;
-    uint32_t bits;
-  } both = {x};
-  return static_cast<uint16_t>(both.bits >> 16);
-}
+uint16_t to_bf16(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
 
 std::vector<uint16_t> random_normal(int64_t count, unsigned seed) {
   std::mt19937 generator(seed);
