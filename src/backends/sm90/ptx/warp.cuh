@@ -29,6 +29,8 @@ TANDEM_DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu,
 TANDEM_DEVICE bool any(bool predicate) { return __any_sync(0xffffffffu, predicate); }
 TANDEM_DEVICE uint32_t ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 TANDEM_DEVICE void sync_warp() { __syncwarp(); }
+/// The lowest set bit's number; the mask is not 0.
+TANDEM_DEVICE int first_set(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }
 
 TANDEM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
 TANDEM_DEVICE float atomic_add(float* address, float value) { return atomicAdd(address, value); }

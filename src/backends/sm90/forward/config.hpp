@@ -1,0 +1,43 @@
+// What a forward kernel is compiled for: the only choices that change its inner loop. Plain C++ for host and device.
+#pragma once
+
+#include "tandem/tandem.hpp"
+
+namespace tandem::sm90::forward {
+
+/// How GEMMs and softmax of one warpgroup overlap. none: FA-3 Algorithm 1. two_stage: Algorithm 2, the next block's QK
+/// runs with this block's PV and beside the softmax.
+enum class Overlap { none, two_stage };
+
+/// When the row maximum is taken. every_block: Algorithm 1 line 18. first_block: later blocks keep the first one's
+/// reference, and a block whose row sum grows too large is redone with its true maximum (exact; see math/softmax.cuh).
+enum class RowMaximum { every_block, first_block };
+
+struct Config {
+  Dtype dtype = Dtype::bf16;
+  int head_dim = 128;
+  int value_dim = 128;
+  int consumers = 2;  // warpgroups of 64 query rows each
+  int tile_key = 128;
+  int stages = 2;
+  bool output_in_query = false;  // the output tile is staged in the query's shared memory, for want of room
+  bool pingpong = true;
+  Overlap overlap = Overlap::two_stage;
+  RowMaximum row_maximum = RowMaximum::first_block;
+
+  constexpr int tile_query() const { return 64 * consumers; }
+  constexpr int threads() const { return 128 * (consumers + 1); }
+  // Registers a thread: 65,536 an SM shared by the warpgroups, in steps of 8. What ptxas gives at launch is the equal
+  // share; the producer hands most of its share over (setmaxnreg). 24 for the producer spills.
+  constexpr int registers_at_launch() const { return consumers == 3 ? 128 : 168; }
+  constexpr int registers_producer() const { return consumers == 3 ? 32 : 40; }
+  constexpr int registers_consumer() const { return consumers == 3 ? 160 : 232; }
+  friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+struct Variant {
+  const char* name;
+  Config config;
+};
+
+}  // namespace tandem::sm90::forward

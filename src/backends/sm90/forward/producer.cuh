@@ -1,0 +1,109 @@
+// The producer's role (FA-3 Algorithm 1, lines 3 to 10): one thread keeps the rings of K and V stages filled by TMA, loads
+// the query tiles, and tells the consumers which tile comes next.
+#pragma once
+
+#include "backends/sm90/forward/scheduler.cuh"
+#include "backends/sm90/forward/shared.cuh"
+#include "backends/sm90/tile/ring.cuh"
+
+namespace tandem::sm90::forward {
+
+template <Config config>
+class Producer {
+ public:
+  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params) : shared_(shared), params_(params) {}
+
+  /// Runs in the first warp of the producer warpgroup; its first lane issues everything.
+  TANDEM_DEVICE void run() {
+    const bool issuer = (ptx::thread_index() & 31) == 0;
+    if (issuer) {
+      ptx::prefetch(params_.query);
+      ptx::prefetch(params_.key);
+      ptx::prefetch(params_.value);
+    }
+    TileScheduler<config.tile_query()> scheduler(params_);
+    while (true) {
+      const Tile tile = scheduler.next();
+      if (issuer) {
+        announce(tile);
+        if (tile.row >= 0) load(tile);
+      }
+      ptx::sync_warp();
+      if (tile.row < 0) break;
+    }
+  }
+
+ private:
+  using QueryLayout = ChunkLayout<config.head_dim>;  // of queries and keys
+  using ValueLayout = ChunkLayout<config.value_dim>;
+
+  TANDEM_DEVICE void announce(const Tile& tile) {
+    ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);
+    shared_.tile[slot_.stage] = tile;
+    ptx::arrive(shared_.tile_full[slot_.stage]);
+    slot_.next();
+  }
+
+  TANDEM_DEVICE void load(const Tile& tile) {
+    const KeyBlocks blocks =
+        blocks_of<config.tile_query(), config.tile_key>(tile, params_.window, tile.row, config.tile_query());
+    const bool ragged = params_.key_rows.ragged;
+    const int32_t offset = ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
+    row_ = ragged ? ragged_rows - tile.keys : 0;
+    batch_ = ragged ? offset + tile.keys : tile.batch;
+    wrap_ = ragged ? ragged_rows : 0;
+    head_ = tile.head / params_.group;
+    // From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
+    int block = blocks.visit.end - 1;
+    load_key(block);
+    load_query(tile);
+    for (; block > blocks.visit.begin; --block) {
+      load_key(block - 1);
+      load_value(block);
+    }
+    load_value(block);
+  }
+
+  TANDEM_DEVICE void load_query(const Tile& tile) {
+#pragma unroll
+    for (int w = 0; w < config.consumers; ++w) {
+      ptx::wait(shared_.query_empty[w], query_parity_ ^ 1);
+      ptx::arrive_expect(shared_.query_full[w], QueryLayout::bytes(64));
+#pragma unroll
+      for (int c = 0; c < QueryLayout::chunks; ++c)
+        ptx::tma_load(shared_.query[w] + QueryLayout::chunk_offset(64, c) / 2, params_.query, shared_.query_full[w],
+                      c * QueryLayout::chunk_columns, tile.map_row + tile.row + 64 * w, tile.head, tile.map_batch,
+                      tile.map_wrap);
+    }
+    query_parity_ ^= 1;
+  }
+
+  TANDEM_DEVICE void load_key(int block) {
+    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);
+    load_block<QueryLayout>(params_.key, shared_.key[key_.stage], shared_.key_full[key_.stage], block);
+    key_.next();
+  }
+  TANDEM_DEVICE void load_value(int block) {
+    ptx::wait(shared_.value_empty[value_.stage], value_.parity ^ 1);
+    load_block<ValueLayout>(params_.value, shared_.value[value_.stage], shared_.value_full[value_.stage], block);
+    value_.next();
+  }
+
+  template <class Layout, class Element>
+  TANDEM_DEVICE void load_block(const ptx::TensorMap& map, Element* tile, ptx::Barrier& full, int block) {
+    ptx::arrive_expect(full, Layout::bytes(config.tile_key));
+#pragma unroll
+    for (int c = 0; c < Layout::chunks; ++c)
+      ptx::tma_load(tile + Layout::chunk_offset(config.tile_key, c) / 2, map, full, c * Layout::chunk_columns,
+                    row_ + block * config.tile_key, head_, batch_, wrap_);
+  }
+
+  Shared<config>& shared_;
+  const Params& params_;
+  RingPosition<config.stages> key_, value_;
+  RingPosition<2> slot_;
+  int query_parity_ = 0;
+  int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
+};
+
+}  // namespace tandem::sm90::forward

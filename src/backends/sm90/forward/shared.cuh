@@ -1,0 +1,75 @@
+// The forward kernel's shared memory: one visible struct, whose sizeof is the launch size.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/sm90/forward/config.hpp"
+#include "backends/sm90/forward/params.hpp"
+#include "backends/sm90/ptx/ptx.hpp"
+
+namespace tandem::sm90::forward {
+
+template <Dtype dtype>
+struct ElementOf;
+template <>
+struct ElementOf<Dtype::bf16> {
+  using type = bf16;
+};
+template <>
+struct ElementOf<Dtype::fp16> {
+  using type = fp16;
+};
+
+/// The output tile, if it has room of its own.
+template <class Element, int consumers, int elements, bool present>
+struct OutputBuffer {
+  Element tile[consumers][elements];
+};
+template <class Element, int consumers, int elements>
+struct OutputBuffer<Element, consumers, elements, false> {};
+
+template <Config config>
+struct alignas(1024) Shared {
+  using Element = typename ElementOf<config.dtype>::type;
+  static constexpr int query_elements = 64 * config.head_dim;
+  static constexpr int output_elements = 64 * config.value_dim;
+  static constexpr int key_elements = config.tile_key * config.head_dim;
+  static constexpr int value_elements = config.tile_key * config.value_dim;
+
+  Element query[config.consumers][query_elements];
+  Element key[config.stages][key_elements];
+  Element value[config.stages][value_elements];
+  [[no_unique_address]] OutputBuffer<Element, config.consumers, output_elements, !config.output_in_query> output;
+  ptx::Barrier query_full[config.consumers], query_empty[config.consumers];
+  ptx::Barrier key_full[config.stages], key_empty[config.stages];
+  ptx::Barrier value_full[config.stages], value_empty[config.stages];
+  ptx::Barrier tile_full[2], tile_empty[2];
+  Tile tile[2];
+
+  TANDEM_DEVICE Element* output_tile(int consumer) {
+    if constexpr (config.output_in_query) {
+      static_assert(output_elements <= query_elements);
+      return query[consumer];
+    } else {
+      return output.tile[consumer];
+    }
+  }
+
+  static constexpr ptx::Part parts[] = {
+      {"query", offsetof(Shared, query), sizeof(query[0])},
+      {"key", offsetof(Shared, key), sizeof(key[0])},
+      {"value", offsetof(Shared, value), sizeof(value[0])},
+      {"output", offsetof(Shared, value) + sizeof(value), output_elements * sizeof(Element)},
+      {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
+      {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
+      {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
+      {"key_empty", offsetof(Shared, key_empty), sizeof(ptx::Barrier)},
+      {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
+      {"value_empty", offsetof(Shared, value_empty), sizeof(ptx::Barrier)},
+      {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
+      {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
+      {"tile", offsetof(Shared, tile), sizeof(Tile)},
+  };
+};
+
+}  // namespace tandem::sm90::forward
