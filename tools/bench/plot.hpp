@@ -1,0 +1,21 @@
+// A picture of the results, drawn by gnuplot through a pipe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/benchmark.hpp"
+
+namespace tandem::tools {
+
+/// UsageError unless `path` ends in .png or .svg; Failure, with the remedy, where gnuplot isn't installed.
+void require_plot(const std::string& path);
+
+/// One panel a head dim and mask, one line a method over the sequence length.
+void plot(const std::vector<BenchRow>& rows, const std::string& title, const std::string& path);
+
+/// What gnuplot is told; `output` is the file that it writes.
+std::string plot_script(const std::vector<BenchRow>& rows, const std::string& title, const std::string& path,
+                        const std::string& output);
+
+}  // namespace tandem::tools

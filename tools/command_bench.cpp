@@ -1,0 +1,219 @@
+// tandem bench: the paper's grid, beside the ceiling and standard attention in the same run.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/bench/ablation.hpp"
+#include "tools/bench/benchmark.hpp"
+#include "tools/bench/plot.hpp"
+#include "tools/commands.hpp"
+#include "tools/cuda_memory.hpp"
+#include "tools/failure.hpp"
+#include "tools/io/file.hpp"
+#include "tools/io/list.hpp"
+#include "tools/progress.hpp"
+
+namespace tandem::tools {
+namespace {
+
+using nlohmann::json;
+
+struct BenchOptions {
+  Backend backend = Backend::automatic;
+  std::string head_dims, lengths, mask = "both", dtype, json_path, plot_path;
+  int64_t tokens = 0, hidden = 0;
+  int samples = 0, threads = 0;
+  bool backward = false, quick = false, ablation = false;
+};
+
+std::vector<int64_t> positive_list(const std::string& text, const char* option, std::vector<int64_t> otherwise) {
+  if (text.empty()) return otherwise;
+  auto values = parse_integers(text, option);
+  for (const int64_t value : values) {
+    if (value < 1) throw UsageError(fmt::format("{}: {} is not positive", option, value));
+  }
+  return values;
+}
+
+Grid grid_of(const BenchOptions& o) {
+  static const std::map<std::string, Dtype> dtypes = {
+      {"fp32", Dtype::fp32}, {"fp16", Dtype::fp16}, {"bf16", Dtype::bf16}};
+  const bool gpu = o.backend == Backend::sm90;
+  Grid grid;
+  grid.backward = o.backward;
+  grid.dtype = o.dtype.empty() ? (gpu ? Dtype::bf16 : Dtype::fp32) : dtypes.at(o.dtype);
+  // A CPU would take minutes a case at the paper's sizes.
+  grid.tokens = o.tokens != 0 ? o.tokens : gpu ? 16384 : o.quick ? 1024 : 4096;
+  grid.hidden = o.hidden != 0 ? o.hidden : gpu ? 2048 : o.quick ? 256 : 512;
+  if (o.ablation) {
+    grid.head_dims = {128};
+    grid.lengths = {16384};
+    grid.masks = {false};
+    return grid;
+  }
+  std::vector<int64_t> lengths;
+  const int64_t first = gpu || o.quick ? 512 : 1024, factor = o.quick && gpu ? 4 : 2;
+  for (int64_t length = first; length <= grid.tokens; length *= factor) lengths.push_back(length);
+  if (lengths.empty()) lengths = {grid.tokens};
+  grid.head_dims = positive_list(o.head_dims, "--head-dims",
+                                 gpu ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64, 128});
+  grid.lengths = positive_list(o.lengths, "--seqlens", lengths);
+  if (o.mask != "both") grid.masks = {o.mask == "causal"};
+  return grid;
+}
+
+std::string cell(const std::optional<double>& value) {
+  if (!value) return "-";
+  return *value >= 100 ? fmt::format("{:.0f}", *value) : fmt::format("{:.3g}", *value);
+}
+
+void print_table(const std::vector<BenchRow>& rows) {
+  fmt::print("{:<9}{:<6}{:>5} {:<7}{:>7}{:>6}{:>6}{:>9}{:>10}{:>9}{:>8}\n", "pass", "dtype", "d", "mask", "seqlen",
+             "batch", "heads", "tandem", "standard", "cuBLAS", "spread");
+  for (const BenchRow& row : rows) {
+    const BenchCase& c = row.problem;
+    fmt::print("{:<9}{:<6}{:>5} {:<7}{:>7}{:>6}{:>6}{:>9}{:>10}{:>9}{:>8}\n",
+               c.pass == Pass::forward ? "forward" : "backward", name(c.dtype), c.head_dim,
+               c.causal ? "causal" : "full", c.seqlen, c.batch, c.heads, cell(row.tandem), cell(row.standard),
+               cell(row.cublas), row.tandem ? fmt::format("{:.1f}%", row.spread * 100) : "-");
+  }
+  fmt::print("TFLOP/s; spread is between the 10th and the 90th percentile of a row's samples\n");
+}
+
+json to_json(const std::optional<double>& value) { return value ? json(*value) : json(nullptr); }
+
+json results_json(const std::vector<BenchRow>& rows, const Memory& memory) {
+  const CudaInfo info = cuda_info();
+  json list = json::array();
+  for (const BenchRow& row : rows) {
+    const BenchCase& c = row.problem;
+    list.push_back({{"pass", c.pass == Pass::forward ? "forward" : "backward"},
+                    {"dtype", name(c.dtype)},
+                    {"head_dim", c.head_dim},
+                    {"mask", c.causal ? "causal" : "full"},
+                    {"seqlen", c.seqlen},
+                    {"batch", c.batch},
+                    {"heads", c.heads},
+                    {"tandem", to_json(row.tandem)},
+                    {"cudnn", nullptr},
+                    {"fa3", nullptr},
+                    {"cublas", to_json(row.cublas)},
+                    {"standard", to_json(row.standard)},
+                    {"spread", to_json(row.tandem ? std::optional(row.spread) : std::nullopt)}});
+    if (!row.note.empty()) list.back()["note"] = row.note;
+  }
+  const bool gpu = memory.device().kind == DeviceKind::cuda;
+  const std::string toolkit = TANDEM_TOOLKIT;
+  return {{"device", memory.device_name()},
+          {"driver", gpu ? json(fmt::format("{}.{}", info.driver_version / 1000, info.driver_version % 1000 / 10))
+                         : json(nullptr)},
+          {"toolkit", toolkit.empty() ? json(nullptr) : json(toolkit)},
+          {"commit", TANDEM_COMMIT},
+          {"version", version()},
+          {"rows", list}};
+}
+
+void run_ablation(Benchmark& benchmark, const BenchCase& c) {
+  const auto variants = ablation_variants();
+  Progress progress(variants.size());
+  std::string table = fmt::format("{}, batch {}, heads {}\n", c.name(), c.batch, c.heads);
+  for (const AblationVariant& variant : variants) {
+    progress.step(variant.name);
+    const BenchRow row = benchmark.run(c, [&](Pass, const Problem& problem) { return variant.plan(problem); });
+    table += fmt::format("{:<28}{:>8} TFLOP/s  {}\n", variant.name, cell(row.tandem),
+                         row.note.empty() ? variant.changes : row.note);
+  }
+  progress.clear();
+  fmt::print("{}", table);
+}
+
+void print_notes(const std::vector<BenchRow>& rows, const Benchmark& benchmark) {
+  std::string last;
+  for (const BenchRow& row : rows) {
+    if (!row.note.empty() && row.note != last) fmt::print("note: {}\n", row.note);
+    last = row.note;
+  }
+  if (!benchmark.cublas_note().empty()) fmt::print("note: no cuBLAS ceiling: {}\n", benchmark.cublas_note());
+  if (!benchmark.standard_note().empty()) fmt::print("note: no standard attention: {}\n", benchmark.standard_note());
+}
+
+std::string choose_backend(BenchOptions& options) {
+  if (options.backend == Backend::automatic) {
+    const Status status = available(Backend::sm90);
+    options.backend = status.ok() ? Backend::sm90 : Backend::cpu;
+    return status.ok() ? "" : fmt::format("; not sm90: {}", text(status));
+  }
+  if (options.backend == Backend::emulator) throw UsageError("the emulator has no speed to measure");
+  require(available(options.backend), fmt::format("the backend {} can't run here", name(options.backend)));
+  return "";
+}
+
+void bench(BenchOptions options) {
+  if (!options.plot_path.empty()) require_plot(options.plot_path);
+  if (!options.json_path.empty()) require_writable(options.json_path);
+  const std::string note = choose_backend(options);
+  const auto cases = cases_of(grid_of(options));
+  if (options.ablation && ablation_variants().empty()) {
+    throw Failure("--ablation: this build has no ablation kernels (it was made without CUDA)");
+  }
+  auto memory = memory_for(options.backend);
+  fmt::print("{} on {}{}\n", name(options.backend), memory->device_name(), note);
+  std::fflush(stdout);
+  const int samples = options.samples != 0               ? options.samples
+                      : options.quick                    ? 5
+                      : options.backend == Backend::sm90 ? 20
+                                                         : 7;
+  Benchmark benchmark(*memory, options.backend, options.threads, samples, cases);
+  if (options.ablation) return run_ablation(benchmark, cases.at(0));
+  std::vector<BenchRow> rows;
+  {
+    Progress progress(cases.size());
+    for (const BenchCase& c : cases) {
+      progress.step(c.name());
+      rows.push_back(benchmark.run(c));
+    }
+  }
+  print_table(rows);
+  print_notes(rows, benchmark);
+  if (!options.json_path.empty()) write_file(options.json_path, results_json(rows, *memory).dump(2) + "\n");
+  if (!options.plot_path.empty()) plot(rows, "Tandem on " + memory->device_name(), options.plot_path);
+  for (const BenchRow& row : rows) {
+    if (!row.tandem) throw Failure("not every case could be measured");
+  }
+}
+
+constexpr const char* examples =
+    "The paper's grid: 16,384 tokens, hidden size 2,048, head dims 64, 128 and 256, 512 to 16k, full and causal; on a\n"
+    "CPU smaller. FLOP: 4 * seqlen^2 * head_dim * heads * batch, half when causal, 2.5 times backward.\n"
+    "Examples:\n"
+    "  tandem bench --json results.json --plot results.svg\n"
+    "  tandem bench --quick --head-dims 128\n"
+    "  tandem bench --backend cpu --threads 2 --seqlens 2048 --tokens 2048 --hidden 512 --head-dims 64\n"
+    "  tandem bench --ablation";
+
+}  // namespace
+
+void add_bench(CLI::App& program) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App* command = program.add_subcommand("bench", "Measure speed over the paper's grid");
+  add_backend_option(*command, o->backend);
+  command->add_option("--head-dims", o->head_dims, "Head dims")->type_name("LIST");
+  command->add_option("--seqlens", o->lengths, "Sequence lengths")->type_name("LIST");
+  command->add_option("--mask", o->mask, "full, causal or both")->check(CLI::IsMember({"full", "causal", "both"}));
+  command->add_option("--dtype", o->dtype, "fp32, fp16 or bf16")->check(CLI::IsMember({"fp32", "fp16", "bf16"}));
+  command->add_option("--tokens", o->tokens, "Tokens: batch is this over seqlen")->check(CLI::Range(1, 1 << 30));
+  command->add_option("--hidden", o->hidden, "Hidden size: heads are this over head dim")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--samples", o->samples, "Samples a case")->check(CLI::Range(1, 10000));
+  command->add_option("--threads", o->threads, "CPU threads; otherwise all")->check(CLI::Range(1, 1 << 16));
+  command->add_flag("--backward", o->backward, "Measure the backward pass");
+  command->add_flag("--quick", o->quick, "Fewer cases and samples");
+  command->add_flag("--ablation", o->ablation, "The paper's ablation: d128, full, 16k, one idea left out at a time");
+  command->add_option("--json", o->json_path, "Write the results")->type_name("FILE");
+  command->add_option("--plot", o->plot_path, "Draw the results (needs gnuplot)")->type_name("FILE.png|.svg");
+  command->footer(examples);
+  command->callback([o] { bench(*o); });
+}
+
+}  // namespace tandem::tools

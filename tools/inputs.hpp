@@ -1,0 +1,33 @@
+// The tensors that a run works on: from .npy files, from a .safetensors file, or random.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/job.hpp"
+
+namespace tandem::tools {
+
+struct InputOptions {
+  std::string query, key, value;          // .npy
+  std::string input, layer;               // .safetensors, and the prefix of its tensors' names
+  std::string random;                     // "batch,seqlen,heads,head_dim"
+  int64_t key_heads = 0, key_length = 0;  // random only; 0: as the query's
+  std::string cu_query, cu_key, used_query, used_key;
+  std::string grad_out;  // .npy
+  std::optional<Dtype> dtype;
+  uint64_t seed = 1;
+};
+
+/// A forward job with its outputs allocated (and poisoned). UsageError where the options contradict each other, Failure
+/// where a file does.
+Job load_job(const InputOptions& options);
+
+/// The backward of a finished forward job: its grad_out from options.grad_out, random where that is empty.
+Job backward_job(const Job& forward, const InputOptions& options);
+
+/// Normally distributed numbers, each a function of seed and index.
+Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed);
+
+}  // namespace tandem::tools

@@ -1,0 +1,94 @@
+// Hands a job's tensors to the oracle, which knows nothing of the library's types.
+#include "tools/judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/failure.hpp"
+
+namespace tandem::tools {
+namespace {
+
+oracle::Type type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp16:
+      return oracle::Type::fp16;
+    case Dtype::bf16:
+      return oracle::Type::bf16;
+    case Dtype::fp32:
+      return oracle::Type::fp32;
+    default:
+      throw Failure(std::string("the oracle has no ") + name(dtype));
+  }
+}
+
+oracle::Tensor view(const Tensor& tensor) {
+  if (!tensor.present()) return {};
+  const TensorSpec& spec = tensor.spec;
+  oracle::Tensor result{tensor.bytes.data() + tensor.first, type_of(spec.dtype), {}};
+  const size_t skip = spec.rank == 3 ? 1 : 0;  // packed: no batch axis
+  for (size_t axis = skip; axis < 4; ++axis) result.stride[axis] = spec.stride[axis - skip];
+  return result;
+}
+
+/// (batch, heads, queries) or (heads, queries) as a tensor of one column.
+oracle::Tensor lse_view(const Tensor& lse) {
+  if (!lse.present()) return {};
+  const auto& stride = lse.spec.stride;
+  oracle::Tensor result{lse.bytes.data() + lse.first, oracle::Type::fp32, {}};
+  if (lse.spec.rank == 3) {
+    result.stride = {stride[0], stride[2], stride[1], 1};
+  } else {
+    result.stride = {0, stride[1], stride[0], 1};
+  }
+  return result;
+}
+
+oracle::Problem problem_of(const Job& job) {
+  const auto axis = [](const Tensor& tensor, int from_end) {
+    return tensor.spec.size[static_cast<size_t>(tensor.spec.rank - from_end)];
+  };
+  oracle::Problem problem;
+  const Sequences s = sequences(job);
+  for (size_t b = 0; b < static_cast<size_t>(s.batch); ++b) {
+    problem.sequences.push_back({s.query_begin[b], s.query_count[b], s.key_begin[b], s.key_count[b]});
+  }
+  problem.query_heads = axis(job.query, 2);
+  problem.key_heads = axis(job.key, 2);
+  problem.head_dim = axis(job.query, 1);
+  problem.value_dim = axis(job.value, 1);
+  problem.query = view(job.query);
+  problem.key = view(job.key);
+  problem.value = view(job.value);
+  // The library's scale is a float, whichever way it is given.
+  problem.scale = job.problem.scale.value_or(1.0F / std::sqrt(static_cast<float>(problem.head_dim)));
+  problem.softcap = job.problem.softcap;
+  problem.causal = job.problem.mask.causal;
+  problem.left = job.problem.mask.left;
+  problem.right = job.problem.mask.right;
+  problem.diagonal = job.problem.mask.diagonal;
+  if (job.sinks.present()) problem.sinks = reinterpret_cast<const float*>(job.sinks.bytes.data() + job.sinks.first);
+  return problem;
+}
+
+}  // namespace
+
+oracle::Verdict judge(const Job& job, int64_t rows, uint64_t seed) {
+  const oracle::Problem problem = problem_of(job);
+  if (job.pass == Pass::backward) {
+    return oracle::judge_backward(problem, view(job.grad_out), view(job.grad_query), view(job.grad_key),
+                                  view(job.grad_value));
+  }
+  const auto chosen = rows < 0 ? oracle::all_rows(problem) : oracle::sampled_rows(problem, rows, seed);
+  return oracle::judge_forward(problem, chosen, view(job.out), lse_view(job.lse));
+}
+
+int64_t affordable_rows(const Job& job, double operations) {
+  const Sequences s = sequences(job);
+  const double longest = static_cast<double>(s.max_key);
+  const double dims = static_cast<double>(job.query.spec.size[static_cast<size_t>(job.query.spec.rank - 1)] +
+                                          job.value.spec.size[static_cast<size_t>(job.value.spec.rank - 1)]);
+  return static_cast<int64_t>(std::max(64.0, operations / std::max(1.0, longest * dims)));
+}
+
+}  // namespace tandem::tools
