@@ -123,7 +123,8 @@ Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows,
       lse_standard = std::max(lse_standard, std::abs(standard[r].lse - exact[r].lse));
     }
   }
-  comparison.finish(magnitude, verdict);
+  // A float32 score carries an error of some roundoffs of its size, which is a relative error of its probability.
+  comparison.finish(magnitude * (1 + score / 4), verdict);
   if (lse.data == nullptr) return verdict;
   const double lse_bound = 2 * lse_standard + 0x1p-18 * (1 + score);
   verdict.text += text("; lse error %.3g (bound %.3g)", verdict.lse_error, lse_bound);

@@ -29,18 +29,18 @@ int64_t choose_tile_rows(const Attention& a, int64_t threads) {
 /// mask they see the most keys and long work should not come at the end.
 class Tiles {
  public:
-  Tiles(const Attention& a, const Sequences& sequences, int64_t tile_rows)
+  Tiles(const Attention& a, const std::vector<Sequence>& sequences, int64_t tile_rows)
       : attention_(a), sequences_(sequences), tile_rows_(tile_rows) {
-    begin_.reserve(sequences.entries.size() + 1);
+    begin_.reserve(sequences.size() + 1);
     begin_.push_back(0);
-    for (const Sequence& s : sequences.entries) begin_.push_back(begin_.back() + count(s) * a.key_heads);
+    for (const Sequence& s : sequences) begin_.push_back(begin_.back() + count(s) * a.key_heads);
   }
 
   int64_t size() const { return begin_.back(); }
 
   Tile operator[](int64_t unit) const {
     const auto entry = std::upper_bound(begin_.begin(), begin_.end(), unit) - begin_.begin() - 1;
-    const Sequence& s = sequences_.entries[static_cast<size_t>(entry)];
+    const Sequence& s = sequences_[static_cast<size_t>(entry)];
     const int64_t within = unit - begin_[static_cast<size_t>(entry)], tiles = count(s);
     const int64_t first = (tiles - 1 - within % tiles) * tile_rows_;
     return {entry, within / tiles, s, first, std::min(tile_rows_, s.queries * attention_.group() - first)};
@@ -50,7 +50,7 @@ class Tiles {
   int64_t count(const Sequence& s) const { return (s.queries * attention_.group() + tile_rows_ - 1) / tile_rows_; }
 
   const Attention& attention_;
-  const Sequences& sequences_;
+  const std::vector<Sequence>& sequences_;
   int64_t tile_rows_;
   std::vector<int64_t> begin_;
 };
@@ -68,15 +68,12 @@ void clear_row(const Job& job, int64_t batch, int64_t row) {
   }
 }
 
-/// Rows that belong to no sequence, or lie beyond its used length, get what a query gets that sees no key.
-void clear_unused_rows(const Job& job, const Sequences& sequences) {
-  const Attention& a = *job.attention;
-  for (size_t b = 0; b < sequences.entries.size(); ++b) {
-    const Sequence& s = sequences.entries[b];
+/// Rows beyond a sequence's used length get what a query gets that sees no key.
+void clear_unused_rows(const Job& job, const std::vector<Sequence>& sequences) {
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    const Sequence& s = sequences[b];
     for (int64_t i = s.queries; i < s.query_room; ++i) clear_row(job, static_cast<int64_t>(b), s.first_query + i);
   }
-  if (!a.packed_query) return;
-  for (int64_t row = sequences.covered_query; row < a.total_query; ++row) clear_row(job, 0, row);
 }
 
 class Forward final : public Executable {
@@ -102,8 +99,7 @@ class Forward final : public Executable {
   Status run(const Arguments& arguments, void* workspace, void* /*stream*/) const noexcept override {
     return guarded([&]() -> Status {
       const Attention& a = attention();
-      const Result<Sequences> sequences = read_sequences(a, arguments);
-      if (!sequences.ok()) return sequences.status();
+      const std::vector<Sequence> sequences = read_sequences(a, arguments);
       Job job;
       job.attention = &a;
       job.query = matrix(arguments.query, a.query);
@@ -116,8 +112,8 @@ class Forward final : public Executable {
         job.lse_stride = lse_strides(a.lse);
       }
       if (a.sinks) job.sinks = static_cast<const float*>(arguments.sinks.data);
-      clear_unused_rows(job, *sequences);
-      const Tiles tiles(a, *sequences, tile_rows_);
+      clear_unused_rows(job, sequences);
+      const Tiles tiles(a, sequences, tile_rows_);
       parallel(a.options, threads_, tiles.size(), [&](int64_t unit, int worker) {
         forward_tile(job, tiles[unit], static_cast<float*>(workspace) + static_cast<size_t>(worker) * scratch_);
       });
