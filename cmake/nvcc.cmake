@@ -1,5 +1,5 @@
-# Finds the CUDA compiler that turns the Hopper kernels into cubins: sets TANDEM_NVCC to its path, or to NOTFOUND.
-# Only nvcc itself is used (nvcc -cubin): no CUDA language of CMake's, no runtime library.
+# Finds the CUDA compiler that turns the Hopper kernels into cubins: sets TANDEM_NVCC to its path, or to NOTFOUND, and
+# TANDEM_TOOLKIT_VERSION. Only nvcc itself is used (nvcc -cubin): no CUDA language of CMake's, no runtime library.
 set(TANDEM_NVCC "" CACHE FILEPATH "The nvcc that compiles the Hopper kernels; empty: searched for")
 set(tandem_nvcc_minimum 13.0)
 
@@ -41,9 +41,9 @@ elseif(TANDEM_CUDA STREQUAL "OFF")
   set(TANDEM_NVCC NOTFOUND)
   message(STATUS "Hopper kernels: left out (TANDEM_CUDA=OFF)")
 else()
-  tandem_find_nvcc(TANDEM_NVCC TANDEM_NVCC_VERSION tandem_nvcc_fault)
+  tandem_find_nvcc(TANDEM_NVCC TANDEM_TOOLKIT_VERSION tandem_nvcc_fault)
   if(TANDEM_NVCC)
-    message(STATUS "Hopper kernels: compiled by ${TANDEM_NVCC} (CUDA ${TANDEM_NVCC_VERSION})")
+    message(STATUS "Hopper kernels: compiled by ${TANDEM_NVCC} (CUDA ${TANDEM_TOOLKIT_VERSION})")
   elseif(TANDEM_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TANDEM_CUDA=ON, but ${tandem_nvcc_fault}")
   else()
