@@ -21,10 +21,10 @@ struct Range {
   int32_t end;
 };
 
-TANDEM_SHARED_FUNCTION int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
-TANDEM_SHARED_FUNCTION int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }
-TANDEM_SHARED_FUNCTION int32_t clamp(int32_t x, int32_t low, int32_t high) { return least(greatest(x, low), high); }
-TANDEM_SHARED_FUNCTION int32_t ceil_divide(int32_t a, int32_t b) { return (a + b - 1) / b; }
+TANDEM_SHARED_FUNCTION constexpr int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+TANDEM_SHARED_FUNCTION constexpr int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }
+TANDEM_SHARED_FUNCTION constexpr int32_t clamp(int32_t x, int32_t low, int32_t high) { return least(greatest(x, low), high); }
+TANDEM_SHARED_FUNCTION constexpr int32_t ceil_divide(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 /// The keys that `query` sees among `keys`. Sums stay within 32 bits: |diagonal| and lengths are below 2^30.
 TANDEM_SHARED_FUNCTION Range visible_keys(int32_t query, int32_t keys, int32_t diagonal, Window window) {

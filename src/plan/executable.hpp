@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "common/status.hpp"
 #include "plan/attention.hpp"
 
 namespace tandem::internal {
@@ -20,6 +21,10 @@ class Executable {
   virtual std::string describe() const = 0;
   /// Arguments and workspace have been checked against the plan by api/ already.
   virtual Status run(const Arguments& arguments, void* workspace, void* stream) const noexcept = 0;
+  /// For Options::check_lengths: waits for the stream, then copies from the tensors' device.
+  virtual Status copy_to_host(void*, const void*, size_t, void*) const noexcept {
+    return error(Code::internal, "", "this backend's lengths lie in CPU memory");
+  }
 
  private:
   Attention attention_;

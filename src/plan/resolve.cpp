@@ -148,8 +148,8 @@ Status check_heads(const Problem& problem, Attention& attention) {
 Status take_side(const char* name, const TensorSpec& spec, bool packed, int64_t& batch) {
   if (packed) return {};
   if (batch >= 0 && spec.size[0] != batch) {
-    return error(Code::invalid_argument, name, "%s has batch %lld, but %lld is asked for by the query or lengths.batch",
-                 name, wide(spec.size[0]), wide(batch));
+    return error(Code::invalid_argument, name, "%s has batch %lld, but query or lengths.batch has %lld", name,
+                 wide(spec.size[0]), wide(batch));
   }
   batch = spec.size[0];
   return {};
@@ -165,6 +165,9 @@ Status take_maximum(const char* name, const char* maximum_name, const TensorSpec
   if (!packed && given != -1 && given != rows) {
     return error(Code::invalid_argument, maximum_name, "%s is %lld, but %s isn't packed and has %lld rows; leave it -1",
                  maximum_name, wide(given), name, wide(rows));
+  }
+  if (packed && batch == 0 && rows > 0) {
+    return error(Code::invalid_argument, "lengths.batch", "lengths.batch is 0, but %s has %lld rows", name, wide(rows));
   }
   if (packed) {
     total = rows;

@@ -7,7 +7,7 @@
 
 #include "backends/sm90/forward/config.hpp"
 
-namespace tandem::sm90 {
+namespace tandem::internal::sm90 {
 
 // clang-format off
 inline constexpr forward::Variant forward_variants[] = {
@@ -20,6 +20,11 @@ inline constexpr forward::Variant forward_variants[] = {
 };
 // clang-format on
 
+/// Kernels round the main ones.
+inline constexpr const char* helper_kernels[] = {
+    "copy_16bit",  // tensors that TMA can't take as they lie
+};
+
 /// The configuration of a variant by name; for generated sources.
 consteval forward::Config forward_config(std::string_view name) {
   for (const forward::Variant& variant : forward_variants)
@@ -27,4 +32,4 @@ consteval forward::Config forward_config(std::string_view name) {
   throw "no such variant";
 }
 
-}  // namespace tandem::sm90
+}  // namespace tandem::internal::sm90

@@ -1,9 +1,10 @@
 // What a forward kernel is compiled for: the only choices that change its inner loop. Plain C++ for host and device.
 #pragma once
 
+#include "common/mask.hpp"
 #include "tandem/tandem.hpp"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 /// How GEMMs and softmax of one warpgroup overlap. none: FA-3 Algorithm 1. two_stage: Algorithm 2, the next block's QK
 /// runs with this block's PV and beside the softmax.
@@ -32,6 +33,14 @@ struct Config {
   constexpr int registers_at_launch() const { return consumers == 3 ? 128 : 168; }
   constexpr int registers_producer() const { return consumers == 3 ? 32 : 40; }
   constexpr int registers_consumer() const { return consumers == 3 ? 160 : 232; }
+  /// sizeof(Shared<config>), which host code can't see; shared.cuh holds the two together.
+  constexpr int shared_bytes() const {
+    const int query = consumers * 64 * head_dim * 2, output = output_in_query ? 0 : consumers * 64 * value_dim * 2;
+    const int ring = stages * tile_key * (head_dim + value_dim) * 2;
+    const int barriers = 8 * (2 * consumers + 4 * stages + 4);
+    const int slots = 2 * 48;
+    return ceil_divide(query + ring + output + ceil_divide(barriers, 16) * 16 + slots, 1024) * 1024;
+  }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
@@ -40,4 +49,4 @@ struct Variant {
   Config config;
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

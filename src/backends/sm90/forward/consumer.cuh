@@ -9,7 +9,7 @@
 #include "backends/sm90/math/softmax.cuh"
 #include "backends/sm90/tile/ring.cuh"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 struct Yes {
   static constexpr bool value = true;
@@ -191,9 +191,9 @@ class Consumer {
     return in_uniform_register(ptx::matrix<ValueLayout::swizzle>(
         shared_.value[value_.stage], config.tile_key * ValueLayout::row_bytes, ValueLayout::group_bytes));
   }
-  /// At head dim 256 ptxas keeps descriptors in ordinary registers and moves them over in every step, unless told.
+  /// At large head dims ptxas keeps descriptors in ordinary registers and moves them over in every step, unless told.
   static TANDEM_DEVICE ptx::Descriptor in_uniform_register(ptx::Descriptor descriptor) {
-    return config.head_dim == 256 ? ptx::uniform(descriptor) : descriptor;
+    return config.head_dim >= 192 ? ptx::uniform(descriptor) : descriptor;
   }
 
   /// Hides the keys that a row doesn't see. Columns are compared with each row's range, both relative to this thread's
@@ -261,4 +261,4 @@ class Consumer {
   uint32_t weights_[config.tile_key / 16][4];
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -6,7 +6,7 @@
 #include "backends/sm90/forward/shared.cuh"
 #include "backends/sm90/math/softmax.cuh"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 template <Config config>
 struct Epilogue {
@@ -85,4 +85,4 @@ struct Epilogue {
   }
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -9,7 +9,7 @@
 #include "backends/sm90/forward/producer.cuh"
 #include "backends/sm90/forward/shared.cuh"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 template <Config config>
 TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
@@ -33,6 +33,7 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
 
 template <Config config>
 TANDEM_DEVICE void run(const Params& params) {
+  static_assert(Shared<config>::as_planned(), "Config::shared_bytes() must be sizeof(Shared), and within 227 KB");
   Shared<config>& shared = ptx::dynamic_shared<Shared<config>>();
   const int warpgroup = ptx::uniform(ptx::thread_index() >> 7);
   if (ptx::thread_index() == 0) init_barriers(shared);
@@ -46,9 +47,9 @@ TANDEM_DEVICE void run(const Params& params) {
   }
 }
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward
 
 /// Defines the kernel of one variant.
 #define TANDEM_FORWARD_KERNEL(name, config)                                                        \
-  TANDEM_KERNEL(name, tandem::sm90::forward::Params, (config).threads(),                           \
-                tandem::sm90::forward::Shared<(config)>, tandem::sm90::forward::run<(config)>)
+  TANDEM_KERNEL(name, tandem::internal::sm90::forward::Params, (config).threads(),                           \
+                tandem::internal::sm90::forward::Shared<(config)>, tandem::internal::sm90::forward::run<(config)>)

@@ -1,7 +1,7 @@
 // The forward kernel's named barriers (0 is sync_block's).
 #pragma once
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 /// Consumer w may use the tensor cores: the ping-pong order (FA-3 section 3.1).
 constexpr int turn_barrier(int consumer) { return 1 + consumer; }
@@ -11,4 +11,4 @@ constexpr int named_barriers(int consumers) { return 1 + 2 * consumers; }
 
 static_assert(named_barriers(3) <= 16, "the hardware has 16 named barriers a block");
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -5,7 +5,7 @@
 #include "common/mask.hpp"
 #include "common/tile_order.hpp"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 /// Size of the row dimension of a ragged tensor map; a sequence of n rows begins at row ragged_rows - n.
 constexpr int32_t ragged_rows = 1 << 30;
@@ -54,4 +54,4 @@ struct alignas(16) Tile {
   int32_t unused;
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -6,7 +6,7 @@
 #include "backends/sm90/forward/shared.cuh"
 #include "backends/sm90/tile/ring.cuh"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 template <Config config>
 class Producer {
@@ -106,4 +106,4 @@ class Producer {
   int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

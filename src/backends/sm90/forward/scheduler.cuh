@@ -5,7 +5,7 @@
 #include "backends/sm90/forward/params.hpp"
 #include "backends/sm90/ptx/ptx.hpp"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 /// Rows of one sequence on one side: where they start in memory, how many there are, how many count.
 struct Sequence {
@@ -128,4 +128,4 @@ TANDEM_DEVICE KeyBlocks blocks_of(const Tile& tile, Window window, int32_t first
   return blocks;
 }
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -7,7 +7,7 @@
 #include "backends/sm90/forward/params.hpp"
 #include "backends/sm90/ptx/ptx.hpp"
 
-namespace tandem::sm90::forward {
+namespace tandem::internal::sm90::forward {
 
 template <Dtype dtype>
 struct ElementOf;
@@ -46,6 +46,8 @@ struct alignas(1024) Shared {
   ptx::Barrier tile_full[2], tile_empty[2];
   Tile tile[2];
 
+  static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
+
   TANDEM_DEVICE Element* output_tile(int consumer) {
     if constexpr (config.output_in_query) {
       static_assert(output_elements <= query_elements);
@@ -72,4 +74,4 @@ struct alignas(1024) Shared {
   };
 };
 
-}  // namespace tandem::sm90::forward
+}  // namespace tandem::internal::sm90::forward

@@ -13,7 +13,7 @@
 #include "backends/sm90/ptx/ptx.hpp"
 #include "backends/sm90/tile/layout.hpp"
 
-namespace tandem::sm90 {
+namespace tandem::internal::sm90 {
 
 /// How large sums may grow on an old reference. P in bf16 has float32's range, so the whole sum is bounded (and values up
 /// to 2^88 can't overflow the output). P in fp16 ends at 65,504: what one block adds is bounded, and with it each p.
@@ -232,4 +232,4 @@ class Softmax {
   float reference_[2], sum_[2], correction_[2];
 };
 
-}  // namespace tandem::sm90
+}  // namespace tandem::internal::sm90

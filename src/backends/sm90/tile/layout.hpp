@@ -5,7 +5,7 @@
 #include "backends/sm90/ptx/types.hpp"
 #include "common/portable.hpp"
 
-namespace tandem::sm90 {
+namespace tandem::internal::sm90 {
 
 /// A 16-bit tile of so many columns is stored as chunks of whole swizzle rows, one after the other: the widest chunk (64
 /// elements, 128 bytes) that divides the columns, so that TMA fills a chunk with one box.
@@ -42,4 +42,4 @@ TANDEM_SHARED_FUNCTION constexpr int fragment_upper(int i) { return (i >> 1) & 1
 TANDEM_SHARED_FUNCTION constexpr int fragment_column(int lane, int i) { return 8 * (i / 4) + 2 * (lane & 3) + (i & 1); }
 TANDEM_SHARED_FUNCTION constexpr int fragment_row(int warp, int lane) { return 16 * warp + (lane >> 2); }
 
-}  // namespace tandem::sm90
+}  // namespace tandem::internal::sm90

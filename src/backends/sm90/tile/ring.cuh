@@ -4,7 +4,7 @@
 
 #include "backends/sm90/ptx/ptx.hpp"
 
-namespace tandem::sm90 {
+namespace tandem::internal::sm90 {
 
 /// Stage and parity of one side's next use. A consumer waits for a full stage with `parity`, the producer for an empty one
 /// with the opposite, so that its first waits pass (a fresh barrier counts as having completed parity 1).
@@ -21,4 +21,4 @@ struct RingPosition {
   }
 };
 
-}  // namespace tandem::sm90
+}  // namespace tandem::internal::sm90

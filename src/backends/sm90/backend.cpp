@@ -1,0 +1,24 @@
+// The Hopper backend, as plan/ sees it.
+#include "backends/backends.hpp"
+#include "backends/sm90/cuda_device.hpp"
+#include "backends/sm90/forward/launch.hpp"
+#include "backends/sm90/kernels.hpp"
+#include "common/status.hpp"
+
+namespace tandem::internal::sm90 {
+
+Status available() noexcept {
+  if (kernel_images().empty() || kernel_images().front().cubin == nullptr)
+    return error(Code::no_device, "options.backend", "this build holds no Hopper kernels (TANDEM_CUDA was off)");
+  return cuda_device(0).status();
+}
+
+ExecutableResult prepare(const Attention& attention) noexcept {
+  if (attention.pass != Pass::forward)
+    return error(Code::unsupported, "pass", "the sm90 backend serves the forward pass only");
+  auto device = cuda_device(attention.device.index);
+  if (!device) return device.status();
+  return forward::prepare(attention, std::move(*device));
+}
+
+}  // namespace tandem::internal::sm90

@@ -1,0 +1,170 @@
+// Runs a forward plan on a device.
+#include "backends/sm90/forward/launch.hpp"
+
+#include <cmath>
+#include <new>
+
+#include "backends/sm90/copy/params.hpp"
+#include "backends/sm90/forward/params.hpp"
+#include "common/status.hpp"
+#include "plan/forward_sm90.hpp"
+#include "plan/spec.hpp"
+
+namespace tandem::internal::sm90::forward {
+namespace {
+
+constexpr const char* copy_kernel = "copy_16bit";
+
+class ForwardExecutable final : public Executable {
+ public:
+  ForwardExecutable(const Attention& attention, const ForwardPlan& plan, std::shared_ptr<Device> device,
+                    KernelHandle kernel, KernelHandle copy)
+      : Executable(attention), plan_(plan), device_(std::move(device)), kernel_(kernel), copy_(copy) {}
+
+  size_t workspace_bytes() const noexcept override { return plan_.workspace_bytes; }
+  std::string describe() const override { return internal::describe(plan_, attention()); }
+  Status copy_to_host(void* destination, const void* source, size_t bytes, void* stream) const noexcept override {
+    return device_->copy_to_host(destination, source, bytes, stream);
+  }
+
+  Status run(const Arguments& arguments, void* workspace, void* stream) const noexcept override {
+    if (plan_.empty) return {};
+    auto* base = static_cast<uint8_t*>(workspace);
+    const Attention& a = attention();
+    // The tensors as the kernel sees them: where they lie, or contiguous in the workspace.
+    Placed query{a.query, arguments.query.data}, key{a.key, arguments.key.data}, value{a.value, arguments.value.data},
+        out{a.out, arguments.out.data};
+    Status status;
+    const auto bring = [&](const char* reason, Placed& tensor, size_t at, const Side& side) {
+      if (reason == nullptr || !status.ok()) return;
+      const Placed original = tensor;
+      tensor = {in_workspace(original.spec), base + at};
+      status = copy(original, tensor, side, stream);
+    };
+    bring(plan_.copy_query, query, plan_.query_at, plan_.query_side);
+    bring(plan_.copy_key, key, plan_.key_at, plan_.key_side);
+    bring(plan_.copy_value, value, plan_.value_at, plan_.key_side);
+    const Placed original_out = out;
+    if (plan_.copy_out != nullptr) out = {in_workspace(a.out), base + plan_.out_at};
+    if (!status.ok()) return status;
+
+    Params params{};
+    status = encode(params, query, key, value, out);
+    if (!status.ok()) return status;
+    fill(params, arguments, query.spec, key.spec);
+    if (plan_.dynamic) {
+      params.tile_counter = reinterpret_cast<int32_t*>(base + plan_.counter_at);
+      status = device_->clear(params.tile_counter, sizeof(int32_t), stream);
+      if (!status.ok()) return status;
+    }
+    const Config& config = plan_.variant->config;
+    status = device_->launch(
+        {kernel_, plan_.grid, config.threads(), config.shared_bytes(), &params, sizeof params, stream});
+    if (status.ok() && plan_.copy_out != nullptr) status = copy(out, original_out, plan_.query_side, stream);
+    return status;
+  }
+
+ private:
+  struct Placed {
+    TensorSpec spec;
+    void* data;
+  };
+
+  static TensorSpec in_workspace(const TensorSpec& spec) {
+    return row_major(spec.dtype, spec.device, spec.size.data(), spec.rank);
+  }
+
+  Status encode(Params& params, const Placed& query, const Placed& key, const Placed& value,
+                const Placed& out) const noexcept {
+    const Config& c = plan_.variant->config;
+    const auto map = [&](const Placed& tensor, const Side& side, int compiled, int rows, ptx::TensorMap& target) {
+      const int chunk = compiled % 64 == 0 ? 64 : 32;
+      // An empty tensor's pointer may be null, which TMA doesn't take; nothing of it is read.
+      void* data = tensor.data != nullptr ? tensor.data : out.data;
+      const auto columns = static_cast<int>(tensor.spec.size[tensor.spec.rank - 1]);
+      return device_->encode(attention_map(tensor.spec, data, side, columns, chunk, rows), target);
+    };
+    Status status = map(query, plan_.query_side, c.head_dim, 64, params.query);
+    if (status.ok()) status = map(key, plan_.key_side, c.head_dim, c.tile_key, params.key);
+    if (status.ok()) status = map(value, plan_.key_side, c.value_dim, c.tile_key, params.value);
+    if (status.ok()) status = map(out, plan_.query_side, c.value_dim, 64, params.out);
+    return status;
+  }
+
+  void fill(Params& params, const Arguments& arguments, const TensorSpec& query, const TensorSpec& key) const noexcept {
+    const Attention& a = attention();
+    const auto lengths = [](const TensorView& view, bool present) {
+      return present ? static_cast<const int32_t*>(view.data) : nullptr;
+    };
+    const auto pitch = [](const TensorSpec& spec) {
+      const Strides s = strides(spec);
+      return static_cast<int32_t>(s.row > 0 ? s.batch / s.row : 0);
+    };
+    params.query_rows = {lengths(arguments.cu_query, a.packed_query), lengths(arguments.used_query, a.used_query),
+                         static_cast<int32_t>(a.total_query), static_cast<int32_t>(a.max_query),
+                         plan_.query_side.ragged ? pitch(query) : 0, plan_.query_side.ragged};
+    params.key_rows = {lengths(arguments.cu_key, a.packed_key), lengths(arguments.used_key, a.used_key),
+                       static_cast<int32_t>(a.total_key), static_cast<int32_t>(a.max_key),
+                       plan_.key_side.ragged ? pitch(key) : 0, plan_.key_side.ragged};
+    if (a.lse.present()) {
+      const Strides s = lse_strides(a.lse);
+      params.lse = static_cast<float*>(arguments.lse.data);
+      params.lse_batch_stride = s.batch;
+      params.lse_row_stride = s.row;
+      params.lse_head_stride = s.head;
+    }
+    params.sinks = a.sinks ? static_cast<const float*>(arguments.sinks.data) : nullptr;
+    params.batch = static_cast<int32_t>(a.batch);
+    params.query_heads = static_cast<int32_t>(a.query_heads);
+    params.group = static_cast<int32_t>(a.group());
+    params.has_diagonal = a.diagonal.has_value();
+    params.diagonal = a.diagonal.value_or(0);
+    params.scan = plan_.scan;
+    params.window = a.window;
+    params.order = plan_.order;
+    params.tiles = plan_.tiles;
+    // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
+    constexpr float log2_e = 1.4426950408889634F;
+    params.scale_log2 = a.scale == 0 ? 0x1p-126F : a.scale * log2_e;
+  }
+
+  Status copy(const Placed& from, const Placed& to, const Side& side, void* stream) const noexcept {
+    const Strides f = strides(from.spec), t = strides(to.spec);
+    copy::Params params{static_cast<const uint16_t*>(from.data),
+                        static_cast<uint16_t*>(to.data),
+                        elements(from.spec),
+                        side.rows,
+                        side.heads,
+                        from.spec.size[from.spec.rank - 1],
+                        {f.batch, f.row, f.head},
+                        {t.batch, t.row, t.head}};
+    if (params.elements == 0) return {};
+    const int64_t blocks = (params.elements + copy::threads - 1) / copy::threads;
+    const int most = 16 * device_->traits().multiprocessors;
+    const int grid = blocks < most ? static_cast<int>(blocks) : most;
+    return device_->launch({copy_, grid, copy::threads, 0, &params, sizeof params, stream});
+  }
+
+  const ForwardPlan plan_;
+  const std::shared_ptr<Device> device_;
+  const KernelHandle kernel_, copy_;
+};
+
+}  // namespace
+
+ExecutableResult prepare(const Attention& attention, std::shared_ptr<Device> device) noexcept {
+  const Result<ForwardPlan> plan = plan_forward_sm90(attention, device->traits());
+  if (!plan) return plan.status();
+  const auto kernel = device->load(plan->variant->name, plan->variant->config.shared_bytes());
+  if (!kernel) return kernel.status();
+  const auto copy = device->load(copy_kernel, 0);
+  if (!copy) return copy.status();
+  try {
+    return std::shared_ptr<const Executable>(
+        std::make_shared<ForwardExecutable>(attention, *plan, std::move(device), *kernel, *copy));
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "", "out of memory while making a plan");
+  }
+}
+
+}  // namespace tandem::internal::sm90::forward

@@ -1,0 +1,24 @@
+// What the generated table of kernels is made with: a kernel's configuration by name, from variants.hpp.
+#pragma once
+
+#include <array>
+
+#include "backends/sm90/copy/params.hpp"
+#include "backends/sm90/kernels.hpp"
+#include "backends/sm90/variants.hpp"
+
+namespace tandem::internal::sm90 {
+
+constexpr KernelInfo describe_kernel(std::string_view name, int registers, int local_bytes) {
+  for (const forward::Variant& variant : forward_variants) {
+    if (name != variant.name) continue;
+    const forward::Config& c = variant.config;
+    return {variant.name, "forward",   c.dtype == Dtype::bf16 ? "bf16" : "fp16", c.head_dim, c.value_dim, c.tile_query(), c.tile_key,
+            c.threads(),  registers,   c.shared_bytes(),                         local_bytes};
+  }
+  for (const char* helper : helper_kernels)
+    if (name == helper) return {helper, "forward", "fp16", 0, 0, 0, 0, copy::threads, registers, 0, local_bytes};
+  return {};
+}
+
+}  // namespace tandem::internal::sm90

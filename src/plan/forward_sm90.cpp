@@ -1,0 +1,134 @@
+// Decisions of the Hopper forward.
+#include "plan/forward_sm90.hpp"
+
+#include <algorithm>
+
+#include "common/status.hpp"
+#include "plan/spec.hpp"
+
+namespace tandem::internal {
+namespace {
+
+using sm90::Side;
+using sm90::forward::Variant;
+
+Status check_supported(const Attention& a) {
+  if (a.dtype != Dtype::bf16 && a.dtype != Dtype::fp16)
+    return error(Code::unsupported, "query", "the sm90 backend takes fp16 and bf16, not %s; the cpu backend takes fp32",
+                 name(a.dtype));
+  if (a.softcap != 0)
+    return error(Code::unsupported, "softcap", "the sm90 backend has no softcap yet; it must be 0, or the backend cpu");
+  if (a.head_dim % 8 != 0 || a.head_dim > 256)
+    return error(Code::unsupported, "query", "the sm90 backend takes head dims that are multiples of 8 up to 256, not %lld",
+                 static_cast<long long>(a.head_dim));
+  if (a.value_dim % 8 != 0 || a.value_dim > 256)
+    return error(Code::unsupported, "value", "the sm90 backend takes value dims that are multiples of 8 up to 256, not %lld",
+                 static_cast<long long>(a.value_dim));
+  return {};
+}
+
+/// The smallest variant that holds both head dims.
+const Variant* choose_variant(const Attention& a) {
+  const Variant* best = nullptr;
+  const auto cost = [](const Variant& v) { return v.config.head_dim + v.config.value_dim; };
+  for (const Variant& variant : sm90::forward_variants) {
+    const auto& c = variant.config;
+    if (c.dtype != a.dtype || c.head_dim < a.head_dim || c.value_dim < a.value_dim) continue;
+    if (best == nullptr || cost(variant) < cost(*best)) best = &variant;
+  }
+  return best;
+}
+
+/// Heads whose keys and values stay in the L2 cache together while their tiles are worked on.
+int64_t section_heads(const Attention& a) {
+  constexpr int64_t budget = 32 << 20;  // of 50 MB: measured best of 16, 32 and 48 in the study of the forward kernel
+  const int64_t per_key_head = std::max<int64_t>(1, a.max_key * (a.head_dim + a.value_dim) * 2);
+  return std::max<int64_t>(1, budget / per_key_head) * a.group();
+}
+
+size_t reserve(ForwardPlan& plan, size_t bytes) {
+  const size_t at = plan.workspace_bytes;
+  plan.workspace_bytes += (bytes + 255) / 256 * 256;
+  return at;
+}
+
+void plan_copies(ForwardPlan& plan, const Attention& a) {
+  plan.copy_query = sm90::unfit_for_tma(a.query, plan.query_side);
+  plan.copy_key = sm90::unfit_for_tma(a.key, plan.key_side);
+  plan.copy_value = sm90::unfit_for_tma(a.value, plan.key_side);
+  plan.copy_out = sm90::unfit_for_tma(a.out, plan.query_side);
+  const auto bytes = [](const TensorSpec& spec) { return static_cast<size_t>(elements(spec)) * 2; };
+  if (plan.copy_query) plan.query_at = reserve(plan, bytes(a.query));
+  if (plan.copy_key) plan.key_at = reserve(plan, bytes(a.key));
+  if (plan.copy_value) plan.value_at = reserve(plan, bytes(a.value));
+  if (plan.copy_out) plan.out_at = reserve(plan, bytes(a.out));
+}
+
+Status plan_schedule(ForwardPlan& plan, const Attention& a, const sm90::DeviceTraits& device) {
+  const int64_t tile = plan.variant->config.tile_query();
+  const int64_t most = (a.max_query + tile - 1) / tile;
+  int64_t tiles = a.batch * most;
+  if (a.packed_query) tiles = std::min(tiles, a.total_query / tile + a.batch) + 1;  // 1: rows behind the last sequence
+  tiles *= a.query_heads;
+  if (tiles >= int64_t{1} << 31 || a.batch * a.query_heads >= int64_t{1} << 31)
+    return error(Code::unsupported, "query", "%lld query tiles are too many for one launch; the limit is 2^31",
+                 static_cast<long long>(tiles));
+  plan.tiles = static_cast<int32_t>(tiles);
+  plan.grid = std::min(plan.tiles, device.multiprocessors);
+  plan.scan = a.packed_query;
+  const int64_t heads = a.batch * a.query_heads;
+  plan.order = {static_cast<int32_t>(most), static_cast<int32_t>(heads),
+                static_cast<int32_t>(std::min(section_heads(a), heads)),
+                a.window.right < Window::unlimited && a.window.left >= Window::unlimited};
+  const bool uneven = plan.order.longest_first || plan.scan || a.used_key;
+  plan.dynamic = uneven && plan.tiles > plan.grid;
+  if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
+  return {};
+}
+
+}  // namespace
+
+Result<ForwardPlan> plan_forward_sm90(const Attention& a, const sm90::DeviceTraits& device) noexcept {
+  if (const Status status = check_supported(a); !status.ok()) return status;
+  ForwardPlan plan;
+  plan.variant = choose_variant(a);
+  if (plan.variant == nullptr)
+    return error(Code::unsupported, "value", "no compiled kernel serves head dim %lld with value dim %lld",
+                 static_cast<long long>(a.head_dim), static_cast<long long>(a.value_dim));
+  plan.query_side = {a.packed_query ? 1 : a.batch, a.packed_query ? a.total_query : a.max_query, a.query_heads,
+                     a.packed_query};
+  // A tensor map can't have a dimension of 0: a ragged one ends any sequence where its length says.
+  plan.key_side = {a.packed_key ? 1 : a.batch, a.packed_key ? a.total_key : a.max_key, a.key_heads,
+                   a.packed_key || a.used_key || a.max_key == 0};
+  plan.empty = a.batch == 0 || a.query_heads == 0 || a.total_query == 0 || a.max_query == 0;
+  if (plan.empty) return plan;
+  plan_copies(plan, a);
+  if (const Status status = plan_schedule(plan, a, device); !status.ok()) return status;
+  return plan;
+}
+
+std::string describe(const ForwardPlan& plan, const Attention& a) {
+  const auto& c = plan.variant->config;
+  std::string text = "forward on sm90: ";
+  if (plan.empty) return text + "no output rows, nothing to launch\n";
+  text += plan.variant->name;
+  text += "\n  tile        " + std::to_string(c.tile_query()) + " queries x " + std::to_string(c.tile_key) + " keys, " +
+          std::to_string(c.consumers) + " consumer warpgroups, " + std::to_string(c.stages) + " stages of K and V";
+  text += "\n  head dims   " + std::to_string(a.head_dim) + " and " + std::to_string(a.value_dim) + " in " +
+          std::to_string(c.head_dim) + " and " + std::to_string(c.value_dim);
+  text += "\n  schedule    " + std::string(plan.scan ? "at most " : "") + std::to_string(plan.tiles) + " tiles on " +
+          std::to_string(plan.grid) + " blocks, " + (plan.dynamic ? "handed out by a counter" : "in strides of the grid") +
+          (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads" : "");
+  text += "\n  shared      " + std::to_string(c.shared_bytes()) + " bytes a block, " + std::to_string(c.threads()) + " threads";
+  text += "\n  workspace   " + std::to_string(plan.workspace_bytes) + " bytes";
+  const auto copy = [&](const char* tensor, const char* reason) {
+    if (reason != nullptr) text += std::string("\n  copy        ") + tensor + ": " + reason;
+  };
+  copy("query", plan.copy_query);
+  copy("key", plan.copy_key);
+  copy("value", plan.copy_value);
+  copy("out", plan.copy_out);
+  return text + "\n";
+}
+
+}  // namespace tandem::internal
