@@ -16,7 +16,8 @@ Status check_data(const char* name, const TensorSpec& spec, const void* data) {
   if (data == nullptr) return error(Code::invalid_argument, name, "%s has elements, but its data is null", name);
   if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(spec.alignment) != 0) {
     return error(Code::invalid_argument, name,
-                 "data of %s isn't aligned to the %d bytes that its spec promised when planned", name, spec.alignment);
+                 "data of %s isn't aligned to %d bytes, as the plan was promised; plan with a smaller alignment", name,
+                 spec.alignment);
   }
   return {};
 }

@@ -11,7 +11,14 @@ size_t Plan::workspace_bytes() const noexcept { return executable_ ? executable_
 
 Backend Plan::backend() const noexcept { return executable_ ? executable_->attention().backend : Backend::automatic; }
 
-std::string Plan::describe() const { return executable_ ? executable_->describe() : std::string(); }
+std::string Plan::describe() const {
+  std::string text;
+  const Status status = internal::guarded([&]() -> Status {
+    if (executable_) text = executable_->describe();
+    return {};
+  });
+  return status.ok() ? text : std::string();
+}
 
 Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_bytes, void* stream) const noexcept {
   using namespace internal;
