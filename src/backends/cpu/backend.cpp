@@ -59,12 +59,11 @@ void clear_row(const Job& job, int64_t batch, int64_t row) {
   const Attention& a = *job.attention;
   const size_t bytes = a.dtype == Dtype::fp32 ? 4 : 2;
   for (int64_t head = 0; head < a.query_heads; ++head) {
-    const int64_t at = batch * job.out_stride.batch + row * job.out_stride.row + head * job.out_stride.head;
-    std::memset(static_cast<char*>(job.out) + at * static_cast<int64_t>(bytes), 0,
+    const int64_t at = job.out.offset(batch, row, head);
+    std::memset(static_cast<char*>(job.out.data) + at * static_cast<int64_t>(bytes), 0,
                 static_cast<size_t>(a.value_dim) * bytes);
-    if (job.lse == nullptr) continue;
-    job.lse[batch * job.lse_stride.batch + row * job.lse_stride.row + head * job.lse_stride.head] =
-        -std::numeric_limits<float>::infinity();
+    if (job.lse.data == nullptr) continue;
+    static_cast<float*>(job.lse.data)[job.lse.offset(batch, row, head)] = -std::numeric_limits<float>::infinity();
   }
 }
 
@@ -105,12 +104,8 @@ class Forward final : public Executable {
       job.query = matrix(arguments.query, a.query);
       job.key = matrix(arguments.key, a.key);
       job.value = matrix(arguments.value, a.value);
-      job.out = arguments.out.data;
-      job.out_stride = strides(a.out);
-      if (a.lse.present()) {
-        job.lse = static_cast<float*>(arguments.lse.data);
-        job.lse_stride = lse_strides(a.lse);
-      }
+      job.out = matrix(arguments.out, a.out);
+      if (a.lse.present()) job.lse = {arguments.lse.data, lse_strides(a.lse)};
       if (a.sinks) job.sinks = static_cast<const float*>(arguments.sinks.data);
       clear_unused_rows(job, sequences);
       const Tiles tiles(a, sequences, tile_rows_);

@@ -93,6 +93,12 @@ HWY_INLINE void multiply_panel(const Product& p, int64_t rows, int64_t column, i
   while (r < rows) block.template operator()<1>();
 }
 
+/// The columns of a score tile that hold so many keys: whole chunks of the widest micro-kernel.
+HWY_INLINE int64_t whole_chunks(int64_t keys) {
+  constexpr int64_t chunk = vector_group * lanes;
+  return (keys + chunk - 1) / chunk * chunk;
+}
+
 /// Panels of columns are outermost, so that a panel of b stays in the first-level cache for all rows.
 HWY_INLINE void multiply(const Product& p, int64_t rows, int64_t columns, int64_t depth) {
   int64_t column = 0;
