@@ -5,48 +5,46 @@ import re
 
 import repository
 
-# Each part, the folder or file that it is, and the parts that it may include besides itself. The longest matching path
-# wins. plan/attention.hpp and plan/executable.hpp are the contract between plan/ and the backends: both may see it.
-PARTS = {
-    "public": ("include/tandem", set()),
-    "common": ("src/common", {"public"}),
-    "contract": ("src/plan/attention.hpp src/plan/executable.hpp src/backends/backends.hpp", {"public", "common"}),
-    "plan": ("src/plan", {"public", "common", "contract"}),
-    "api": ("src/api", {"public", "common", "contract", "plan"}),
-    "cpu": ("src/backends/cpu", {"public", "common", "contract"}),
-    "ptx": ("src/backends/sm90/ptx", {"common", "emulator"}),
-    "tile": ("src/backends/sm90/tile", {"common", "ptx"}),
-    "math": ("src/backends/sm90/math", {"common", "ptx", "tile"}),
-    "forward": ("src/backends/sm90/forward", {"public", "common", "contract", "ptx", "tile", "math", "sm90"}),
-    "backward": ("src/backends/sm90/backward", {"public", "common", "contract", "ptx", "tile", "math", "sm90"}),
-    "quantize": ("src/backends/sm90/quantize", {"public", "common", "contract", "ptx", "tile", "math", "sm90"}),
-    "sm90": ("src/backends/sm90", {"public", "common", "contract", "forward", "backward", "quantize"}),
-    "emulator": ("src/backends/emulator",
-                 {"public", "common", "contract", "ptx", "tile", "math", "forward", "backward", "quantize", "sm90"}),
-    "oracle": ("oracle", set()),
-    "tools": ("tools", {"public", "common", "oracle"}),
-}
-HOST = {"public", "common", "plan", "contract", "api", "cpu", "oracle", "tools"}
+# The parts from the bottom up: name, the paths that belong to it (the first match counts) and the parts that it may
+# include besides itself. Where two layers share types, those files are a part of their own below both:
+#   contract: what plan/ and every backend agree on;
+#   facts:    what plan/ must know of the Hopper kernels to decide (variants, parameters), free of CUDA.
+# ptx and emulator know each other: the emulator implements ptx for the host.
+HOPPER = r"src/backends/sm90/"
+PARTS = [
+    ("public", r"include/tandem/", ""),
+    ("common", r"src/common/", "public"),
+    ("contract", r"src/(plan/(attention|executable)|backends/backends)\.hpp", "public common"),
+    ("facts", HOPPER + r"((device|tensor_maps|variants)\.hpp|ptx/types\.hpp|\w+/(config|params)\.hpp)",
+     "public common contract"),
+    ("plan", r"src/plan/", "public common contract facts"),
+    ("api", r"src/api/", "public common contract plan"),
+    ("cpu", r"src/backends/cpu/", "public common contract plan"),
+    ("ptx", HOPPER + "ptx/", "common facts emulator"),
+    ("tile", HOPPER + "tile/", "common facts ptx"),
+    ("math", HOPPER + "math/", "common facts ptx tile"),
+    ("kernel", HOPPER + r"\w+/(\w+\.cuh|named_barriers\.hpp)", "public common facts ptx tile math"),
+    ("sm90", HOPPER, "public common contract facts plan"),
+    ("emulator", r"src/backends/emulator/", "public common contract facts plan ptx tile math kernel sm90"),
+    ("oracle", r"oracle/", ""),
+    ("tools", r"tools/", "public common oracle facts ptx tile math kernel sm90"),
+]
+ALLOWED = {name: set(allowed.split()) | {name} for name, _, allowed in PARTS}
 CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cu(blas|dnn|tensor).*|nv\w*\.h|device_launch_parameters\.h)$")
 HARDWARE = re.compile(r"\b(asm|__asm__|threadIdx|blockIdx|blockDim|gridDim|__syncthreads|__syncwarp|__shfl\w*|"
                       r"__ldg|atomicAdd|__nanosleep|__threadfence\w*)\b")
 
 
 def part_of(path):
-    best = ("", None)
-    for name, (places, _) in PARTS.items():
-        for place in places.split():
-            if (path == place or path.startswith(place + "/")) and len(place) > len(best[0]):
-                best = (place, name)
-    return best[1]
+    return next((name for name, pattern, _ in PARTS if re.match(pattern, path)), None)
 
 
 def includes(path):
-    """(line, name, quoted) of each include of a file."""
+    """(line, name) of each include of a file."""
     for number, line in enumerate(repository.read(path).splitlines(), 1):
-        match = re.match(r'\s*#\s*include\s*([<"])([^">]+)[">]', line)
+        match = re.match(r'\s*#\s*include\s*[<"]([^">]+)[">]', line)
         if match:
-            yield number, match.group(2), match.group(1) == '"'
+            yield number, match.group(1)
 
 
 def target_of(path, name, known):
@@ -86,17 +84,15 @@ def main():
             faults.append(f"{path}: belongs to no part that tests/project/layers.py knows")
             continue
         graph[path] = []
-        for number, name, quoted in includes(path):
-            where = f"{path}:{number}"
-            if part in HOST and CUDA_HEADER.match(name):
-                faults.append(f"{where}: host code includes the CUDA header {name}")
+        for number, name in includes(path):
+            if CUDA_HEADER.match(name) and part != "ptx" and not path.endswith(".cu"):
+                faults.append(f"{path}:{number}: includes the CUDA header {name}; only ptx/ knows the hardware")
             target = target_of(path, name, known)
             if target is None:
                 continue
             graph[path].append(target)
-            of_target = part_of(target)
-            if of_target != part and of_target not in PARTS[part][1]:
-                faults.append(f"{where}: {part} may not include {of_target} ({name})")
+            if part_of(target) not in ALLOWED[part]:
+                faults.append(f"{path}:{number}: {part} may not include {part_of(target)} ({name})")
         if path.startswith("src/backends/sm90/") and part != "ptx":
             text = repository.without_comments(repository.read(path))
             for number, line in enumerate(text.splitlines(), 1):
