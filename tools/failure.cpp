@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 namespace tandem::tools {
 
 std::string text(const Status& status) {
-  if (status.argument[0] == '\0') return fmt::format("{} ({})", status.message, name(status.code));
+  // Most messages name their argument themselves.
+  if (std::strstr(status.message, status.argument) != nullptr) {
+    return fmt::format("{} ({})", status.message, name(status.code));
+  }
   return fmt::format("{}: {} ({})", status.argument, status.message, name(status.code));
 }
 
