@@ -27,6 +27,7 @@ def main():
                     f'{record["local_bytes"]}), {image}}},')
     assembly.append('.section .note.GNU-stack, "", %progbits')
     source += ["", "namespace tandem::internal::sm90 {", "",
+               f"extern const std::array<KernelImage, {len(names)}> table_of_kernels;",
                f"const std::array<KernelImage, {len(names)}> table_of_kernels = {{{{", *rows, "}};", "",
                "}  // namespace tandem::internal::sm90"]
     pathlib.Path(table).write_text("\n".join(source) + "\n")
