@@ -1,4 +1,4 @@
-// The CPU backend: plans of the forward pass, cut into query tiles that run on several threads.
+// The CPU backend: plans of both passes, cut into tiles that run on several threads.
 #include "backends/backends.hpp"
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 
 #include "backends/cpu/kernels.hpp"
 #include "backends/cpu/parallel.hpp"
-#include "common/dtypes.hpp"
 #include "common/status.hpp"
 
 namespace tandem::internal::cpu {
@@ -16,7 +15,7 @@ namespace {
 
 Matrix matrix(const TensorView& view, const TensorSpec& spec) { return {view.data, strides(spec)}; }
 
-/// The row length of a query tile: the largest that still gives each thread several tiles. A row's result doesn't
+/// The rows of a query tile: the largest that still gives each thread several tiles. A row's result doesn't
 /// depend on it.
 int64_t choose_tile_rows(const Attention& a, int64_t threads) {
   const int64_t rows = std::max<int64_t>(1, a.max_query * a.group());
@@ -25,101 +24,182 @@ int64_t choose_tile_rows(const Attention& a, int64_t threads) {
   return std::min(tile, rows);
 }
 
-/// All query tiles of a run, numbered: sequence by sequence, head by head, the last rows first, since under a causal
-/// mask they see the most keys and long work should not come at the end.
+/// All tiles of a run on one side, queries or keys, numbered: sequence by sequence, head by head, the last rows first,
+/// since under a causal mask the last queries see the most keys and long work should not come at the end.
 class Tiles {
  public:
-  Tiles(const Attention& a, const std::vector<Sequence>& sequences, int64_t tile_rows)
-      : attention_(a), sequences_(sequences), tile_rows_(tile_rows) {
+  /// `rows` is how many rows of a key head a sequence has on this side.
+  template <class Rows>
+  Tiles(const Attention& a, const std::vector<Sequence>& sequences, int64_t tile_rows, const Rows& rows)
+      : sequences_(sequences), tile_rows_(tile_rows) {
+    rows_.reserve(sequences.size());
     begin_.reserve(sequences.size() + 1);
     begin_.push_back(0);
-    for (const Sequence& s : sequences) begin_.push_back(begin_.back() + count(s) * a.key_heads);
+    for (const Sequence& s : sequences) {
+      rows_.push_back(rows(s));
+      begin_.push_back(begin_.back() + count(rows_.back()) * a.key_heads);
+    }
   }
 
   int64_t size() const { return begin_.back(); }
 
   Tile operator[](int64_t unit) const {
-    const auto entry = std::upper_bound(begin_.begin(), begin_.end(), unit) - begin_.begin() - 1;
-    const Sequence& s = sequences_[static_cast<size_t>(entry)];
-    const int64_t within = unit - begin_[static_cast<size_t>(entry)], tiles = count(s);
+    const int64_t entry = std::upper_bound(begin_.begin(), begin_.end(), unit) - begin_.begin() - 1;
+    const auto at = static_cast<size_t>(entry);
+    const int64_t within = unit - begin_[at], tiles = count(rows_[at]);
     const int64_t first = (tiles - 1 - within % tiles) * tile_rows_;
-    return {entry, within / tiles, s, first, std::min(tile_rows_, s.queries * attention_.group() - first)};
+    return {entry, within / tiles, sequences_[at], first, std::min(tile_rows_, rows_[at] - first)};
   }
 
  private:
-  int64_t count(const Sequence& s) const { return (s.queries * attention_.group() + tile_rows_ - 1) / tile_rows_; }
+  int64_t count(int64_t rows) const { return (rows + tile_rows_ - 1) / tile_rows_; }
 
-  const Attention& attention_;
   const std::vector<Sequence>& sequences_;
   int64_t tile_rows_;
-  std::vector<int64_t> begin_;
+  std::vector<int64_t> rows_, begin_;
 };
 
-void clear_row(const Job& job, int64_t batch, int64_t row) {
-  const Attention& a = *job.attention;
-  const size_t bytes = a.dtype == Dtype::fp32 ? 4 : 2;
-  for (int64_t head = 0; head < a.query_heads; ++head) {
-    const int64_t at = job.out.offset(batch, row, head);
-    std::memset(static_cast<char*>(job.out.data) + at * static_cast<int64_t>(bytes), 0,
-                static_cast<size_t>(a.value_dim) * bytes);
-    if (job.lse.data == nullptr) continue;
-    static_cast<float*>(job.lse.data)[job.lse.offset(batch, row, head)] = -std::numeric_limits<float>::infinity();
+Tiles query_tiles(const Attention& a, const std::vector<Sequence>& sequences, int64_t tile_rows) {
+  return Tiles(a, sequences, tile_rows, [&](const Sequence& s) { return s.queries * a.group(); });
+}
+
+Tiles key_tiles(const Attention& a, const std::vector<Sequence>& sequences) {
+  return Tiles(a, sequences, key_block, [](const Sequence& s) { return s.keys; });
+}
+
+/// Sets rows [first, last) to zero. What lies beyond a sequence's used length gets what a query gets that sees no key.
+void clear_rows(const Matrix& matrix, Dtype dtype, int64_t batch, int64_t first, int64_t last, int64_t heads,
+                int64_t columns) {
+  const size_t bytes = dtype == Dtype::fp32 ? 4 : 2;
+  for (int64_t row = first; row < last; ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      std::memset(static_cast<char*>(matrix.data) + matrix.offset(batch, row, head) * static_cast<int64_t>(bytes), 0,
+                  static_cast<size_t>(columns) * bytes);
+    }
   }
 }
 
-/// Rows beyond a sequence's used length get what a query gets that sees no key.
-void clear_unused_rows(const Job& job, const std::vector<Sequence>& sequences) {
-  for (size_t b = 0; b < sequences.size(); ++b) {
-    const Sequence& s = sequences[b];
-    for (int64_t i = s.queries; i < s.query_room; ++i) clear_row(job, static_cast<int64_t>(b), s.first_query + i);
+Job make_job(const Attention& a, const Arguments& arguments) {
+  Job job;
+  job.attention = &a;
+  job.query = matrix(arguments.query, a.query);
+  job.key = matrix(arguments.key, a.key);
+  job.value = matrix(arguments.value, a.value);
+  job.out = matrix(arguments.out, a.out);
+  if (a.lse.present()) job.lse = {arguments.lse.data, lse_strides(a.lse)};
+  if (a.sinks) job.sinks = static_cast<const float*>(arguments.sinks.data);
+  if (a.pass == Pass::backward) {
+    job.grad_out = matrix(arguments.grad_out, a.grad_out);
+    job.grad_query = matrix(arguments.grad_query, a.grad_query);
+    job.grad_key = matrix(arguments.grad_key, a.grad_key);
+    job.grad_value = matrix(arguments.grad_value, a.grad_value);
   }
+  return job;
 }
 
-class Forward final : public Executable {
+/// What both passes share: threads, the tile and its scratch, the way of a run.
+class CpuPlan : public Executable {
  public:
-  explicit Forward(const Attention& a)
+  CpuPlan(const Attention& a, size_t (*scratch)(const Attention&, int64_t))
       : Executable(a),
         threads_(workers(a.options)),
         tile_rows_(choose_tile_rows(a, threads_)),
-        scratch_((forward_scratch(a, tile_rows_) + 15) / 16 * 16) {}
+        scratch_(static_cast<size_t>(padded(static_cast<int64_t>(scratch(a, tile_rows_))))) {}
 
   size_t workspace_bytes() const noexcept override { return scratch_ * sizeof(float) * static_cast<size_t>(threads_); }
 
   std::string describe() const override {
-    char text[320];
+    char text[400];
     std::snprintf(text, sizeof text,
-                  "backend: cpu (%s, %d threads%s)\nalgorithm: FlashAttention-1, blocked online softmax in float32\n"
+                  "backend: cpu (%s, %d threads%s)\nalgorithm: %s\n"
                   "tile: %lld rows of (query, head of the group) x %lld keys\nworkspace: %zu bytes",
                   instruction_set(), threads_, attention().options.executor != nullptr ? " of the caller" : "",
-                  static_cast<long long>(tile_rows_), static_cast<long long>(key_block), workspace_bytes());
+                  algorithm(), static_cast<long long>(tile_rows_), static_cast<long long>(key_block),
+                  workspace_bytes());
     return text;
   }
 
   Status run(const Arguments& arguments, void* workspace, void* /*stream*/) const noexcept override {
     return guarded([&]() -> Status {
-      const Attention& a = attention();
-      const std::vector<Sequence> sequences = read_sequences(a, arguments);
-      Job job;
-      job.attention = &a;
-      job.query = matrix(arguments.query, a.query);
-      job.key = matrix(arguments.key, a.key);
-      job.value = matrix(arguments.value, a.value);
-      job.out = matrix(arguments.out, a.out);
-      if (a.lse.present()) job.lse = {arguments.lse.data, lse_strides(a.lse)};
-      if (a.sinks) job.sinks = static_cast<const float*>(arguments.sinks.data);
-      clear_unused_rows(job, sequences);
-      const Tiles tiles(a, sequences, tile_rows_);
-      parallel(a.options, threads_, tiles.size(), [&](int64_t unit, int worker) {
-        forward_tile(job, tiles[unit], static_cast<float*>(workspace) + static_cast<size_t>(worker) * scratch_);
-      });
+      const std::vector<Sequence> sequences = read_sequences(attention(), arguments);
+      compute(make_job(attention(), arguments), sequences, static_cast<float*>(workspace));
       return {};
     });
   }
 
+ protected:
+  int64_t tile_rows() const { return tile_rows_; }
+
+  /// Calls work(unit, scratch of the thread that does it) for all units.
+  template <class Work>
+  void for_each_unit(int64_t units, float* workspace, const Work& work) const {
+    parallel(attention().options, threads_, units,
+             [&](int64_t unit, int worker) { work(unit, workspace + static_cast<size_t>(worker) * scratch_); });
+  }
+
  private:
+  virtual const char* algorithm() const = 0;
+  virtual void compute(const Job& job, const std::vector<Sequence>& sequences, float* workspace) const = 0;
+
   int threads_;
   int64_t tile_rows_;
   size_t scratch_;  // floats a thread
+};
+
+class Forward final : public CpuPlan {
+ public:
+  explicit Forward(const Attention& a) : CpuPlan(a, forward_scratch) {}
+
+ private:
+  const char* algorithm() const override { return "FlashAttention-1, blocked online softmax in float32"; }
+
+  void compute(const Job& job, const std::vector<Sequence>& sequences, float* workspace) const override {
+    const Attention& a = attention();
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      const Sequence& s = sequences[b];
+      const auto batch = static_cast<int64_t>(b);
+      const int64_t first = s.first_query + s.queries, last = s.first_query + s.query_room;
+      clear_rows(job.out, a.dtype, batch, first, last, a.query_heads, a.value_dim);
+      for (int64_t row = first; row < last && job.lse.data != nullptr; ++row) {
+        for (int64_t head = 0; head < a.query_heads; ++head) {
+          static_cast<float*>(job.lse.data)[job.lse.offset(batch, row, head)] = -std::numeric_limits<float>::infinity();
+        }
+      }
+    }
+    const Tiles tiles = query_tiles(a, sequences, tile_rows());
+    for_each_unit(tiles.size(), workspace,
+                  [&](int64_t unit, float* scratch) { forward_tile(job, tiles[unit], scratch); });
+  }
+};
+
+class Backward final : public CpuPlan {
+ public:
+  explicit Backward(const Attention& a) : CpuPlan(a, backward_scratch) {}
+
+ private:
+  const char* algorithm() const override {
+    return "recomputation in float32, dQ by query tiles, dK and dV by key tiles";
+  }
+
+  void compute(const Job& job, const std::vector<Sequence>& sequences, float* workspace) const override {
+    const Attention& a = attention();
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      const Sequence& s = sequences[b];
+      const auto batch = static_cast<int64_t>(b);
+      const int64_t query = s.first_query + s.queries, key = s.first_key + s.keys;
+      clear_rows(job.grad_query, a.dtype, batch, query, s.first_query + s.query_room, a.query_heads, a.head_dim);
+      clear_rows(job.grad_key, a.dtype, batch, key, s.first_key + s.key_room, a.key_heads, a.head_dim);
+      clear_rows(job.grad_value, a.dtype, batch, key, s.first_key + s.key_room, a.key_heads, a.value_dim);
+    }
+    const Tiles queries = query_tiles(a, sequences, tile_rows()), keys = key_tiles(a, sequences);
+    for_each_unit(queries.size() + keys.size(), workspace, [&](int64_t unit, float* scratch) {
+      if (unit < keys.size()) {
+        backward_key_tile(job, keys[unit], tile_rows(), scratch);
+      } else {
+        backward_query_tile(job, queries[unit - keys.size()], scratch);
+      }
+    });
+  }
 };
 
 }  // namespace
@@ -128,8 +208,8 @@ Status available() noexcept { return {}; }
 
 ExecutableResult prepare(const Attention& a) noexcept {
   return guarded([&]() -> ExecutableResult {
-    if (a.pass != Pass::forward) {
-      return error(Code::unsupported, "pass", "the cpu backend computes the forward pass only");
+    if (a.pass != Pass::forward && a.pass != Pass::backward) {
+      return error(Code::unsupported, "pass", "the cpu backend computes the forward and the backward pass");
     }
     if (a.dtype != Dtype::fp32 && a.dtype != Dtype::fp16 && a.dtype != Dtype::bf16) {
       return error(Code::unsupported, "query", "the cpu backend takes fp32, fp16 and bf16");
@@ -138,6 +218,7 @@ ExecutableResult prepare(const Attention& a) noexcept {
       return error(Code::unsupported, a.head_dim > max_head_dim ? "query" : "value",
                    "the cpu backend takes head dims up to %lld", static_cast<long long>(max_head_dim));
     }
+    if (a.pass == Pass::backward) return std::shared_ptr<const Executable>(std::make_shared<Backward>(a));
     return std::shared_ptr<const Executable>(std::make_shared<Forward>(a));
   });
 }
