@@ -138,11 +138,11 @@ Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows,
 namespace {
 
 void compare_gradient(const char* name, const Problem& problem, const Tensor& computed, bool of_query, int64_t columns,
-                      const std::vector<double>& exact, const std::vector<double>& standard, Verdict& verdict) {
+                      const std::vector<double>& exact, const std::vector<double>& standard, double magnitude,
+                      Verdict& verdict) {
   if (computed.data == nullptr) return;
   Comparison comparison(name, computed.type);
   const int64_t heads = of_query ? problem.query_heads : problem.key_heads;
-  double magnitude = 0;
   size_t at = 0;
   for (size_t b = 0; b < problem.sequences.size(); ++b) {
     const Sequence& s = problem.sequences[b];
@@ -153,13 +153,11 @@ void compare_gradient(const char* name, const Problem& problem, const Tensor& co
         for (int64_t c = 0; c < columns; ++c, ++at) {
           const int64_t batch = static_cast<int64_t>(b);
           comparison.add(computed.at(batch, i, h, c), exact[at], standard[at], batch, h, i, c);
-          if (std::isfinite(exact[at])) magnitude = std::max(magnitude, std::abs(exact[at]));
         }
       }
     }
   }
-  // Gradients are differences that may cancel to nothing; the absolute term is what a float32 sum then leaves over.
-  comparison.finish(magnitude + 1, verdict);
+  comparison.finish(magnitude, verdict);
 }
 
 }  // namespace
@@ -169,9 +167,12 @@ Verdict judge_backward(const Problem& problem, const Tensor& grad_out, const Ten
   const Gradients exact = backward(problem, grad_out, Arithmetic::exact);
   const Gradients standard = backward(problem, grad_out, Arithmetic::standard);
   Verdict verdict;
-  compare_gradient("grad_query", problem, grad_query, true, problem.head_dim, exact.query, standard.query, verdict);
-  compare_gradient("grad_key", problem, grad_key, false, problem.head_dim, exact.key, standard.key, verdict);
-  compare_gradient("grad_value", problem, grad_value, false, problem.value_dim, exact.value, standard.value, verdict);
+  compare_gradient("grad_query", problem, grad_query, true, problem.head_dim, exact.query, standard.query,
+                   exact.query_magnitude, verdict);
+  compare_gradient("grad_key", problem, grad_key, false, problem.head_dim, exact.key, standard.key, exact.key_magnitude,
+                   verdict);
+  compare_gradient("grad_value", problem, grad_value, false, problem.value_dim, exact.value, standard.value,
+                   exact.value_magnitude, verdict);
   return verdict;
 }
 

@@ -80,9 +80,11 @@ std::vector<Row> forward(const Problem& problem, const std::vector<RowIndex>& ro
 Row forward_row(const Problem& problem, const RowIndex& row, Arithmetic arithmetic = Arithmetic::exact);
 
 /// Gradients in compact order, sequence after sequence: query (row, query_heads, head_dim), key (row, key_heads,
-/// head_dim), value (row, key_heads, value_dim).
+/// head_dim), value (row, key_heads, value_dim). The magnitudes are what rounding errors of each scale with: the
+/// largest sum of absolute terms that an element of it may have.
 struct Gradients {
   std::vector<double> query, key, value;
+  double query_magnitude = 0, key_magnitude = 0, value_magnitude = 0;
 };
 Gradients backward(const Problem& problem, const Tensor& grad_out, Arithmetic arithmetic = Arithmetic::exact);
 

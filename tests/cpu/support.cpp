@@ -178,11 +178,16 @@ Case::Case(const Config& c) : config(c) {
                packed_query ? std::vector<int64_t>{c.query_heads, total_query}
                             : std::vector<int64_t>{c.batch, c.query_heads, c.queries},
                c.out_layout);
+  grad_out = Tensor(c.dtype, shape(packed_query, total_query, c.queries, c.query_heads, c.value_dim), c.layout);
+  grad_query = Tensor(c.dtype, shape(packed_query, total_query, c.queries, c.query_heads, c.head_dim), c.out_layout);
+  grad_key = Tensor(c.dtype, shape(packed_key, total_key, c.keys, c.key_heads, c.head_dim), c.out_layout);
+  grad_value = Tensor(c.dtype, shape(packed_key, total_key, c.keys, c.key_heads, c.value_dim), c.out_layout);
   const oracle::Problem p = oracle_problem();
   for (size_t b = 0; b < p.sequences.size(); ++b) {
     const oracle::Sequence& s = p.sequences[b];
     const auto batch = static_cast<int64_t>(b);
     query.fill_normal(batch, s.first_query, s.first_query + s.queries, 3 * c.seed, c.deviation);
+    grad_out.fill_normal(batch, s.first_query, s.first_query + s.queries, 3 * c.seed + 1000003);
     key.fill_normal(batch, s.first_key, s.first_key + s.keys, 3 * c.seed + 1, c.deviation);
     value.fill_normal(batch, s.first_key, s.first_key + s.keys, 3 * c.seed + 2, c.deviation);
   }
@@ -301,27 +306,73 @@ void Case::check() {
   const oracle::Verdict verdict = judge();
   EXPECT_TRUE(verdict.ok) << verdict.text;
   for (const Tensor* tensor : {&query, &key, &value, &out, &lse}) EXPECT_TRUE(tensor->guards_intact());
-  expect_unused_rows_cleared();
+  expect_cleared(out, true);
+  expect_cleared(lse, true);
 }
 
-void Case::expect_unused_rows_cleared() const {
-  const bool packed = !config.cu_query.empty();
-  const oracle::Problem p = oracle_problem();
-  const int64_t entries = packed ? 1 : config.batch, rows = packed ? out.spec().size[0] : config.queries;
+tandem::Problem Case::backward_problem() const {
+  tandem::Problem p = problem();
+  p.grad_out = grad_out.spec();
+  p.grad_query = grad_query.spec();
+  p.grad_key = grad_key.spec();
+  p.grad_value = grad_value.spec();
+  return p;
+}
+
+tandem::Arguments Case::backward_arguments() const {
+  tandem::Arguments a = arguments();
+  a.grad_out = grad_out.view();
+  a.grad_query = grad_query.view();
+  a.grad_key = grad_key.view();
+  a.grad_value = grad_value.view();
+  return a;
+}
+
+tandem::Status Case::run_backward() {
+  if (const tandem::Status status = run(); !status.ok()) return status;
+  return testing_support::run(tandem::Pass::backward, backward_problem(), backward_arguments());
+}
+
+oracle::Verdict Case::judge_backward() const {
+  return oracle::judge_backward(oracle_problem(), grad_out.oracle(), grad_query.oracle(), grad_key.oracle(),
+                                grad_value.oracle());
+}
+
+void Case::check_backward() {
+  SCOPED_TRACE(config.text());
+  const tandem::Status status = run_backward();
+  ASSERT_TRUE(status.ok()) << status.argument << ": " << status.message;
+  const oracle::Verdict verdict = judge_backward();
+  EXPECT_TRUE(verdict.ok) << verdict.text;
+  for (const Tensor* tensor : {&grad_out, &grad_query, &grad_key, &grad_value}) EXPECT_TRUE(tensor->guards_intact());
+  expect_cleared(grad_query, true);
+  expect_cleared(grad_key, false);
+  expect_cleared(grad_value, false);
+}
+
+/// Rows of a result that no sequence uses hold zeros; -inf in the log-sum-exp.
+void Case::expect_cleared(const Tensor& tensor, bool of_query) const {
+  const bool packed = !(of_query ? config.cu_query : config.cu_key).empty();
+  const bool is_lse = &tensor == &lse;
+  const auto size = tensor.spec().size;
+  const int64_t entries = packed ? 1 : config.batch;
+  const int64_t rows = is_lse ? size[packed ? 1 : 2] : size[packed ? 0 : 1];
+  const int64_t heads = of_query ? config.query_heads : config.key_heads;
+  const double cleared = is_lse ? -std::numeric_limits<double>::infinity() : 0;
+  const std::vector<oracle::Sequence> sequences = oracle_problem().sequences;
   for (int64_t b = 0; b < entries; ++b) {
     std::vector<bool> used(static_cast<size_t>(rows), false);
-    for (size_t s = 0; s < p.sequences.size(); ++s) {
+    for (size_t s = 0; s < sequences.size(); ++s) {
       if (!packed && static_cast<int64_t>(s) != b) continue;
-      const oracle::Sequence& sequence = p.sequences[s];
-      for (int64_t i = 0; i < sequence.queries; ++i) used[static_cast<size_t>(sequence.first_query + i)] = true;
+      const int64_t first = of_query ? sequences[s].first_query : sequences[s].first_key;
+      const int64_t count = of_query ? sequences[s].queries : sequences[s].keys;
+      std::fill_n(used.begin() + first, count, true);
     }
     for (int64_t i = 0; i < rows; ++i) {
-      if (used[static_cast<size_t>(i)]) continue;
-      for (int64_t h = 0; h < config.query_heads; ++h) {
-        const auto index = packed ? std::vector<int64_t>{i, h, 0} : std::vector<int64_t>{b, i, h, 0};
-        EXPECT_EQ(out.get(index), 0) << "unused row " << i;
-        EXPECT_EQ(lse.get(packed ? std::vector<int64_t>{h, i} : std::vector<int64_t>{b, h, i}),
-                  -std::numeric_limits<double>::infinity());
+      for (int64_t h = 0; h < heads && !used[static_cast<size_t>(i)]; ++h) {
+        std::vector<int64_t> index = is_lse ? std::vector<int64_t>{b, h, i} : std::vector<int64_t>{b, i, h, 0};
+        if (packed) index.erase(index.begin());
+        EXPECT_EQ(tensor.get(index), cleared) << "unused row " << i;
       }
     }
   }

@@ -88,12 +88,20 @@ class Case {
   /// Runs, and expects a right result, intact guards, and zeros in the rows that no sequence uses.
   void check();
 
+  tandem::Problem backward_problem() const;
+  tandem::Arguments backward_arguments() const;
+  /// Runs the forward pass and then the backward pass.
+  tandem::Status run_backward();
+  oracle::Verdict judge_backward() const;
+  void check_backward();
+
   Config config;
   Tensor query, key, value, out, lse;
+  Tensor grad_out, grad_query, grad_key, grad_value;
   std::vector<float> sinks;
 
  private:
-  void expect_unused_rows_cleared() const;
+  void expect_cleared(const Tensor& tensor, bool of_query) const;
 };
 
 /// Runs a plan with a workspace of NaN; for tests that build their own problem.
