@@ -71,10 +71,7 @@ Status from_dlpack(const char* name, const DLTensor* tensor, TensorView& view) n
   view = {};
   if (tensor == nullptr) return {};
   if (Status status = from_dlpack(name, tensor, view.spec); !status.ok()) return status;
-  // By integers: null plus an offset isn't an address, and C++ leaves that sum undefined.
-  if (tensor->data != nullptr) {
-    view.data = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(tensor->data) + tensor->byte_offset);
-  }
+  if (tensor->data != nullptr) view.data = static_cast<char*>(tensor->data) + tensor->byte_offset;
   return {};
 }
 

@@ -133,6 +133,25 @@ TEST(CApi, InitWritesNoFurtherThanItIsTold) {
   tandem_arguments_init(nullptr, sizeof(tandem_arguments));
 }
 
+// Programs that were compiled earlier rely on where fields lie: only append.
+TEST(CApi, FieldsKeepTheirPlaces) {
+  if (sizeof(void*) != 8) GTEST_SKIP() << "the places below are those of 64-bit machines";
+  EXPECT_EQ(offsetof(tandem_problem, query), 8u);
+  EXPECT_EQ(offsetof(tandem_problem, alignment), 48u);
+  EXPECT_EQ(offsetof(tandem_problem, mask_left), 72u);
+  EXPECT_EQ(offsetof(tandem_problem, mask_diagonal), 96u);
+  EXPECT_EQ(offsetof(tandem_problem, lengths_packed_query), 128u);
+  EXPECT_EQ(offsetof(tandem_problem, grad_out), 144u);
+  EXPECT_EQ(offsetof(tandem_problem, options_backend), 176u);
+  EXPECT_EQ(offsetof(tandem_problem, options_executor), 200u);
+  EXPECT_EQ(offsetof(tandem_problem, options_emulator_seed), 224u);
+  EXPECT_EQ(offsetof(tandem_arguments, cu_query), 48u);
+  EXPECT_EQ(offsetof(tandem_arguments, sinks), 80u);
+  EXPECT_EQ(offsetof(tandem_arguments, grad_value), 112u);
+  EXPECT_EQ(offsetof(tandem_kernel, local_bytes), 60u);
+  EXPECT_EQ(sizeof(tandem_error), 512u);
+}
+
 TEST(CApi, NullPointers) {
   CProblem c;
   tandem_plan* plan = nullptr;
@@ -180,7 +199,9 @@ class CApiRun : public ::testing::Test {
     arguments.query = &c.query;
     arguments.key = arguments.value = &c.key;
     arguments.out = &c.out;
-    for (int i = 0; i < 6 * 2 * 16; ++i) c.key_memory[i] = static_cast<float>(i % 16 + i / 32);
+    for (int key = 0; key < 6; ++key) {
+      for (int i = 0; i < 32; ++i) c.key_memory[key * 32 + i] = static_cast<float>(key + i % 16);
+    }
   }
 
   void create() {
