@@ -14,10 +14,12 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings" / "python"))
-import tandem_ctypes as tandem  # noqa: E402
-from cuda_memory import CudaMemory  # noqa: E402
-from model import SmolLM2, reference_attention  # noqa: E402
+from cuda_memory import CudaMemory
+from model import SmolLM2, reference_attention
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bindings" / "python"))
+from tandem_ctypes import CUDA, Library, Tensor  # noqa: E402
 
 TOLERANCE = 1e-3
 
@@ -39,19 +41,17 @@ class CpuAttention:
     """float32 attention on the CPU, on numpy's own memory."""
 
     def __init__(self, library):
-        self.library, self.plan = library, None
-        self.workspace = None
+        self.library, self.plan, self.workspace = library, None, None
 
     def __call__(self, query, key, value, scale):
-        out = np.empty_like(query)
-        tensors = {name: tandem.from_numpy(np.ascontiguousarray(array[None]))
-                   for name, array in (("query", query), ("key", key), ("value", value))}
-        tensors["out"] = tandem.from_numpy(out[None])
+        arrays = {"query": query, "key": key, "value": value, "out": np.empty_like(query)}
+        arrays = {name: np.ascontiguousarray(array)[None] for name, array in arrays.items()}
+        tensors = {name: Tensor.of(array) for name, array in arrays.items()}
         if self.plan is None:  # one shape for all layers
-            self.plan = self.library.plan(tandem.FORWARD, backend="cpu", scale=scale, mask_causal=1, **tensors)
+            self.plan = self.library.plan(backend="cpu", scale=scale, mask_causal=1, **tensors)
             self.workspace = aligned_bytes(self.plan.workspace_bytes)
-        self.plan.run(workspace=self.workspace.ctypes.data, **tensors)
-        return out
+        self.plan.run(workspace=self.workspace.ctypes.data, workspace_bytes=self.workspace.nbytes, **tensors)
+        return arrays["out"][0]
 
 
 class GpuAttention:
@@ -61,21 +61,31 @@ class GpuAttention:
         self.library, self.plan, self.memory = library, None, CudaMemory()
 
     def __call__(self, query, key, value, scale):
-        tensors = {}
+        out = self.memory.block("out", query.size * 2)
+        tensors = {"out": self.view(out, query.shape)}
         for name, array in (("query", query), ("key", key), ("value", value)):
             half = np.ascontiguousarray(array, np.float16)
             tensors[name] = self.view(self.memory.upload(name, half), half.shape)
-        out = self.memory.block("out", query.size * 2)
-        tensors["out"] = self.view(out, query.shape)
         if self.plan is None:
-            self.plan = self.library.plan(tandem.FORWARD, backend="sm90", scale=scale, mask_causal=1, **tensors)
-        workspace = self.memory.block("workspace", self.plan.workspace_bytes)
-        self.plan.run(workspace=workspace, stream=self.memory.stream, **tensors)
+            self.plan = self.library.plan(backend="sm90", scale=scale, mask_causal=1, **tensors)
+        size = self.plan.workspace_bytes
+        workspace = self.memory.block("workspace", size)
+        self.plan.run(workspace=workspace, workspace_bytes=size, stream=self.memory.stream, **tensors)
         return self.memory.download(out, query.shape, np.float16).astype(np.float32)
 
     @staticmethod
     def view(address, shape):
-        return tandem.tensor(address, (1, *shape), "fp16", device=("cuda", 0))
+        seqlen, heads, dim = shape
+        return Tensor(address, (1, *shape), (seqlen * heads * dim, heads * dim, dim, 1), "float16", CUDA)
+
+
+def find_library():
+    """The library of the build folder."""
+    for folder in ("lib", "src"):
+        found = ROOT / "build" / folder / "libtandem.so"
+        if found.exists():
+            return found
+    sys.exit("there is no libtandem.so in build/: run make, or say where it is with --library")
 
 
 def aligned_bytes(size, alignment=256):
@@ -103,12 +113,12 @@ def attentions(library, wanted):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", help="libtandem.so; otherwise TANDEM_LIBRARY, the build folder or the system's")
+    parser.add_argument("--library", help="libtandem.so; otherwise that of the build folder")
     parser.add_argument("--backend", choices=["auto", "cpu", "sm90"], default="auto", help="auto: the CPU, and the GPU too")
     parser.add_argument("--tokens", type=int, default=1024)
     args = parser.parse_args()
-    library = tandem.Library(args.library)
-    print(f"Tandem {library.version}, {library.path}")
+    library = Library(args.library or find_library())
+    print(f"Tandem {library.version}")
     if args.backend == "sm90" and library.unavailable("sm90"):
         sys.exit(f"sm90: {library.unavailable('sm90')}")
     model = SmolLM2()
