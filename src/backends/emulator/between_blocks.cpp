@@ -1,0 +1,64 @@
+// What blocks and kernels share: atomics and flags in global memory, and programmatic dependent launch.
+#include <atomic>
+
+#include "backends/emulator/scheduler.hpp"
+
+namespace tandem::emulator {
+
+namespace {
+
+/// Checks an access by the current thread, and ends the launch where carrying it out could crash.
+void check(const void* address, GlobalMemory::Kind kind, uintptr_t place) {
+  if (!current->block.run().global.access(*current, reinterpret_cast<uintptr_t>(address), 4, kind, place))
+    scheduler().stop();
+}
+
+}  // namespace
+
+// Kernels of a stream run one after the other here, so there is nothing to wait for.
+void wait_for_previous_kernel() {}
+void allow_next_kernel() {}
+
+int load_acquire(const int* flag) {
+  const uintptr_t place = TANDEM_PLACE;
+  check(flag, GlobalMemory::Kind::atomic, place);
+  int value = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+  if (current->polled == flag && current->polled_value == value) {
+    // A poll: nothing changed since the last look. Sleep until it does.
+    scheduler().suspend(Waiting::flag, "flag", 0, value, place);
+    value = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+  }
+  current->polled = flag;
+  current->polled_value = value;
+  current->block.run().global.acquire(*current, flag);
+  return value;
+}
+
+void add_release(int* flag, int value) {
+  check(flag, GlobalMemory::Kind::atomic, TANDEM_PLACE);
+  current->block.run().global.release(*current, flag);
+  __atomic_fetch_add(flag, value, __ATOMIC_RELEASE);
+  scheduler().flag_changed();
+  scheduler().maybe_preempt();
+}
+
+int atomic_add(int* address, int value) {
+  const uintptr_t place = TANDEM_PLACE;
+  const auto distance = static_cast<size_t>(reinterpret_cast<uint8_t*>(address) - current->block.shared());
+  if (distance < current->block.shared_bytes()) {
+    current->block.shadow.generic(*current, static_cast<uint32_t>(distance), 4, true, place);
+  } else {
+    check(address, GlobalMemory::Kind::atomic, place);
+  }
+  const int before = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+  scheduler().flag_changed();
+  return before;
+}
+
+float atomic_add(float* address, float value) {
+  check(address, GlobalMemory::Kind::atomic, TANDEM_PLACE);
+  std::atomic_ref<float> target(*address);
+  return target.fetch_add(value, std::memory_order_relaxed);
+}
+
+}  // namespace tandem::emulator
