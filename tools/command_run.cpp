@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tools/commands.hpp"
 #include "tools/failure.hpp"
@@ -65,13 +66,38 @@ Choice choose(const Job& job) {
   return {*planned, std::move(memory), note};
 }
 
+/// The emulator's reports in full, where its Status has room for the first lines alone. It takes the name of the file
+/// from the environment, when it plans.
+class EmulatorReports {
+ public:
+  EmulatorReports() : file_("tandem-report") { setenv(variable, file_.path().c_str(), 0); }
+  ~EmulatorReports() {
+    const char* named = std::getenv(variable);
+    if (named == nullptr || file_.path() != named) return;  // the user has a file of their own
+    unsetenv(variable);
+  }
+  void print() const {
+    const Bytes bytes = read_file(file_.path());
+    std::fwrite(bytes.data(), 1, bytes.size(), stderr);
+  }
+
+ private:
+  static constexpr const char* variable = "TANDEM_EMULATOR_REPORT";
+  TemporaryPath file_;
+};
+
 /// Runs the job, prints what was done, and brings the results back.
 void execute(Job& job, const RunOptions& options) {
+  const EmulatorReports reports;
   Choice choice = choose(job);
   if (options.explain) fmt::print("{}\n", choice.plan.describe());
   const Backend backend = choice.plan.backend();
   Execution execution(job, choice.plan, *choice.memory);
-  const auto once = [&] { require(execution.run(), "running"); };
+  const auto once = [&] {
+    const Status status = execution.run();
+    if (!status.ok()) reports.print();
+    require(status, "running");
+  };
   const bool gpu = backend == Backend::sm90;
   if (gpu) once();  // the first launch on a device pays for loading the kernel
   const double seconds = choice.memory->seconds(once);

@@ -12,6 +12,7 @@ void add_info(CLI::App& program);
 void add_run(CLI::App& program);
 void add_verify(CLI::App& program);
 void add_bench(CLI::App& program);
+void add_trace(CLI::App& program);
 
 /// "--backend": auto, cpu, sm90 or emulator.
 CLI::Option* add_backend_option(CLI::App& command, Backend& backend);
