@@ -106,7 +106,9 @@ typedef struct tandem_problem {
 } tandem_problem;
 
 /* What may change between runs; each tensor with the shape, strides, dtype and device that the plan was made with.
- * cu_ and used_ tensors are int32, contiguous, on the tensors' device: batch + 1 cumulative lengths, batch lengths. */
+ * cu_ and used_ tensors are int32, contiguous, on the tensors' device: batch + 1 cumulative lengths, batch lengths. On
+ * the CPU (on the GPU with options_check_lengths) they are checked: cu_ begins at 0, doesn't decrease, stays within the
+ * maxima and ends at the rows of the tensor (cu_key may end before); used_ stays within the sequence. */
 typedef struct tandem_arguments {
   size_t struct_size;
   const DLTensor *query, *key, *value, *out, *lse;

@@ -1,7 +1,7 @@
 // Checks of run-time arguments against the plan, before a backend sees them.
 #pragma once
 
-#include "plan/attention.hpp"
+#include "plan/executable.hpp"
 
 namespace tandem::internal {
 
@@ -9,8 +9,9 @@ namespace tandem::internal {
 Status check_arguments(const Attention& attention, const Arguments& arguments, const void* workspace, size_t given,
                        size_t needed) noexcept;
 
-/// For lengths in CPU memory: cumulative lengths begin at 0, don't decrease, stay within maxima and rows; used lengths
-/// stay within their sequences. A backend on the GPU clamps instead (Options::check_lengths asks it to check).
-Status check_length_values(const Attention& attention, const Arguments& arguments) noexcept;
+/// Cumulative lengths begin at 0, don't decrease, stay within maxima and rows; used lengths stay within their
+/// sequences. Lengths in CPU memory are always checked; those on a GPU, whose kernels clamp them, only if
+/// Options::check_lengths asks for it, since that waits for the stream.
+Status check_length_values(const Executable& executable, const Arguments& arguments, void* stream);
 
 }  // namespace tandem::internal

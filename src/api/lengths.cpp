@@ -1,4 +1,6 @@
-// Values of cumulative and used lengths that lie in CPU memory.
+// The values of cumulative and used lengths.
+#include <vector>
+
 #include "api/arguments.hpp"
 #include "common/status.hpp"
 
@@ -54,29 +56,41 @@ Status check_used(const Side& side, int64_t batch) {
   return {};
 }
 
-}  // namespace
+/// Lengths where the host can read them; empty where the plan takes none.
+Status fetch(const Executable& executable, const TensorView& view, int64_t count, void* stream,
+             std::vector<int32_t>& held, const int32_t*& values) {
+  values = static_cast<const int32_t*>(view.data);
+  if (executable.attention().device.kind == DeviceKind::cpu || count == 0) return {};
+  held.resize(static_cast<size_t>(count));
+  values = held.data();
+  return executable.copy_to_host(held.data(), view.data, held.size() * sizeof(int32_t), stream);
+}
 
-Status check_length_values(const Attention& attention, const Arguments& arguments) noexcept {
-  if (attention.device.kind != DeviceKind::cpu) return {};
-  const auto lengths = [](const TensorView& view, bool present) {
-    return present ? static_cast<const int32_t*>(view.data) : nullptr;
-  };
-  const Side sides[] = {
-      {"cu_query", "used_query", lengths(arguments.cu_query, attention.packed_query),
-       lengths(arguments.used_query, attention.used_query), attention.total_query, attention.max_query, true},
-      {"cu_key", "used_key", lengths(arguments.cu_key, attention.packed_key),
-       lengths(arguments.used_key, attention.used_key), attention.total_key, attention.max_key,
-       attention.pass == Pass::backward},
-  };
-  for (const Side& side : sides) {
-    if (side.cu != nullptr) {
-      if (Status status = check_cumulative(side, attention.batch); !status.ok()) return status;
-    }
-    if (side.used != nullptr) {
-      if (Status status = check_used(side, attention.batch); !status.ok()) return status;
-    }
+Status check_side(const Executable& executable, const TensorView& cu, const TensorView& used, void* stream, Side side) {
+  const int64_t batch = executable.attention().batch;
+  std::vector<int32_t> cu_held, used_held;
+  if (cu.present()) {
+    if (Status status = fetch(executable, cu, batch + 1, stream, cu_held, side.cu); !status.ok()) return status;
+    if (Status status = check_cumulative(side, batch); !status.ok()) return status;
+  }
+  if (used.present()) {
+    if (Status status = fetch(executable, used, batch, stream, used_held, side.used); !status.ok()) return status;
+    return check_used(side, batch);
   }
   return {};
+}
+
+}  // namespace
+
+Status check_length_values(const Executable& executable, const Arguments& arguments, void* stream) {
+  const Attention& a = executable.attention();
+  if (a.device.kind != DeviceKind::cpu && !a.options.check_lengths) return {};
+  const Side query{"cu_query", "used_query", nullptr, nullptr, a.total_query, a.max_query, true};
+  const Side key{"cu_key", "used_key", nullptr, nullptr, a.total_key, a.max_key, a.pass == Pass::backward};
+  if (Status status = check_side(executable, arguments.cu_query, arguments.used_query, stream, query); !status.ok()) {
+    return status;
+  }
+  return check_side(executable, arguments.cu_key, arguments.used_key, stream, key);
 }
 
 }  // namespace tandem::internal

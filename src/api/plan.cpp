@@ -32,7 +32,7 @@ Status Plan::run(const Arguments& arguments, void* workspace, size_t workspace_b
         !status.ok()) {
       return status;
     }
-    if (Status status = check_length_values(attention, arguments); !status.ok()) return status;
+    if (Status status = check_length_values(*executable_, arguments, stream); !status.ok()) return status;
     return executable_->run(arguments, workspace, stream);
   });
 }

@@ -121,8 +121,8 @@ Status check_heads(const Problem& problem, Attention& attention) {
   attention.head_dim = query.size[query.rank - 1];
   attention.value_dim = value.size[value.rank - 1];
   if (attention.query_heads < 1 || attention.query_heads >= row_limit) {
-    return error(Code::invalid_argument, "query", "query has %lld heads; it must have at least 1 and fewer than 2^30",
-                 wide(attention.query_heads));
+    return error(Code::invalid_argument, "query", "query has %lld heads; it must have 1 to %lld",
+                 wide(attention.query_heads), wide(row_limit - 1));
   }
   if (attention.key_heads < 1 || attention.query_heads % attention.key_heads != 0) {
     return error(Code::invalid_argument, "key", "key has %lld heads, which must divide the %lld heads of query",
@@ -175,8 +175,8 @@ Status take_maximum(const char* name, const char* maximum_name, const TensorSpec
     total = row_limit;
   }
   if (rows >= row_limit || total >= row_limit) {
-    return error(Code::invalid_argument, name, "%s with sizes %s has 2^30 rows or more; fewer are served", name,
-                 shape_text(spec).text);
+    return error(Code::invalid_argument, name, "%s with sizes %s has too many rows; at most %lld are served", name,
+                 shape_text(spec).text, wide(row_limit - 1));
   }
   maximum = given == -1 || given > rows ? rows : given;
   return {};

@@ -4,9 +4,13 @@
 #include <cmath>
 
 #include "common/status.hpp"
+#include "plan/spec.hpp"
 
 namespace tandem::internal {
 namespace {
+
+/// Each thread has scratch memory of its own in the workspace, so that a wild count is better refused here.
+constexpr int most_threads = 4096;
 
 Status resolve_bound(const char* name, int64_t bound, int32_t& result) {
   if (bound < -1) {
@@ -29,9 +33,9 @@ Status resolve_mask(const Mask& mask, Attention& attention) {
   }
   if (mask.diagonal.has_value()) {
     const int64_t diagonal = *mask.diagonal;
-    if (diagonal <= -Window::unlimited || diagonal >= Window::unlimited) {
-      return error(Code::invalid_argument, "mask.diagonal", "mask.diagonal is %lld; it must lie within 2^30",
-                   static_cast<long long>(diagonal));
+    if (diagonal <= -row_limit || diagonal >= row_limit) {
+      return error(Code::invalid_argument, "mask.diagonal", "mask.diagonal is %lld; it must lie within +-%lld",
+                   static_cast<long long>(diagonal), static_cast<long long>(row_limit - 1));
     }
     attention.diagonal = static_cast<int32_t>(diagonal);
   }
@@ -66,13 +70,17 @@ Status resolve_options(const Problem& problem, Attention& attention) {
     return error(Code::unsupported, "options.num_splits", "options.num_splits is %d; only 1 is served yet",
                  options.num_splits);
   }
-  if (options.threads < 0) {
-    return error(Code::invalid_argument, "options.threads", "options.threads is %d; it must be 0 (all) or a count",
-                 options.threads);
+  if (options.threads < 0 || options.threads > most_threads) {
+    return error(Code::invalid_argument, "options.threads", "options.threads is %d; it must be 0 (all) or 1 to %d",
+                 options.threads, most_threads);
   }
-  if (options.executor && (!options.executor->parallel || options.executor->concurrency < 1)) {
+  if (options.executor && !options.executor->parallel) {
+    return error(Code::invalid_argument, "options.executor", "options.executor lacks its function `parallel`");
+  }
+  if (options.executor && (options.executor->concurrency < 1 || options.executor->concurrency > most_threads)) {
     return error(Code::invalid_argument, "options.executor",
-                 "options.executor needs a function `parallel` and a concurrency of at least 1");
+                 "concurrency of options.executor is %d; it must be 1 to %d", options.executor->concurrency,
+                 most_threads);
   }
   attention.options = options;
   return {};

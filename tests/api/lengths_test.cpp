@@ -1,5 +1,6 @@
 // Values of lengths in CPU memory (known faults M1 and C7): all are checked before anything is read through them.
 #include <algorithm>
+#include <cstring>
 
 #include "support.hpp"
 
@@ -91,6 +92,51 @@ TEST(Lengths, A2_NoSequences) {
   problem.lengths = {0, 0, 0, true, true, false, false};
   Bench bench(problem);
   EXPECT_TRUE(bench.run().ok()) << bench.run().message;
+}
+
+/// Plays a GPU whose memory the host can't read except by copy_to_host.
+class DeviceExecutable : public FakeExecutable {
+ public:
+  explicit DeviceExecutable(const internal::Attention& attention) : FakeExecutable(attention, 0) {}
+  Status copy_to_host(void* destination, const void* source, size_t bytes, void* stream) const noexcept override {
+    EXPECT_EQ(stream, this);
+    ++copies;
+    std::memcpy(destination, static_cast<const char*>(source) - 4096, bytes);
+    return {};
+  }
+  mutable int copies = 0;
+};
+
+TEST(Lengths, OnAGpuTheyAreCheckedOnDemand) {
+  for (const bool asked : {false, true}) {
+    Problem problem = problem_of_four(true);
+    for (TensorSpec* spec : {&problem.query, &problem.key, &problem.value}) spec->device = cuda(0);
+    problem.options.check_lengths = asked;
+    const auto attention = internal::resolve(Pass::forward, problem);
+    ASSERT_TRUE(attention.ok()) << attention.status().message;
+    const auto executable = std::make_shared<DeviceExecutable>(*attention);
+    alignas(16) static char memory[16];
+    std::vector<int32_t> cu = right, used{10, 0, 3, 7};
+    const auto away = [](std::vector<int32_t>& values) {
+      return TensorView{contiguous(Dtype::int32, cuda(0), {static_cast<int64_t>(values.size())}),
+                        reinterpret_cast<char*>(values.data()) + 4096};
+    };
+    Arguments arguments;
+    arguments.query = {problem.query, memory};
+    arguments.key = arguments.value = {problem.key, memory};
+    arguments.out.data = memory;
+    arguments.cu_query = arguments.cu_key = away(cu);
+    arguments.used_query = arguments.used_key = away(used);
+    const auto run = [&] { return Plan(executable).run(arguments, nullptr, 0, executable.get()); };
+    EXPECT_TRUE(run().ok()) << run().message;
+    EXPECT_EQ(executable->copies > 0, asked);
+    used[2] = 4;
+    if (asked) {
+      expect_fault(run(), invalid, "used_query", "used_query[2] is 4");
+    } else {
+      EXPECT_TRUE(run().ok()) << "the kernel clamps it";
+    }
+  }
 }
 
 }  // namespace

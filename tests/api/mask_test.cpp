@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "plan/spec.hpp"
+
 namespace tandem {
 namespace {
 
@@ -103,7 +105,7 @@ TEST(Mask, A8_CausalWithMoreQueriesThanKeys) {
 }
 
 TEST(Mask, LargestValuesStayWithin32Bits) {
-  const int32_t most = (1 << 30) - 1;
+  const auto most = static_cast<int32_t>(internal::row_limit - 1);
   for (const int32_t diagonal : {-most, -1, 0, 1, most}) {
     for (const int32_t bound : {0, most, Window::unlimited}) {
       for (const int32_t query : {0, most}) {

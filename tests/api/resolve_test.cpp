@@ -195,20 +195,20 @@ const Fault tensor_faults[] = {
     {"lse_overlaps", [](Problem& p) { p.lse.stride[2] = 0; }, invalid, "lse", "overlap"},
     {"rows_past_limit",
      [](Problem& p) {
-       p.key = p.value = bf16_tensor({1, INT64_C(1) << 30, 2, 64});
+       p.key = p.value = bf16_tensor({1, internal::row_limit, 2, 64});
        p.key.stride[1] = p.value.stride[1] = 0;
        p.query = bf16_tensor({1, 32, 8, 64});
        p.lse = {};
      },
-     invalid, "key", "2^30"},
+     invalid, "key", "too many rows"},
     {"total_past_limit",
      [](Problem& p) {
-       p.query = bf16_tensor({INT64_C(1) << 20, 1 << 10, 8, 64});
+       p.query = bf16_tensor({INT64_C(1) << 20, internal::row_limit >> 20, 8, 64});
        p.key = bf16_tensor({INT64_C(1) << 20, 1, 8, 64});
        p.value = p.key;
        p.lse = {};
      },
-     invalid, "query", "2^30"},
+     invalid, "query", "too many rows"},
     {"forward_takes_no_grad_out", [](Problem& p) { p.grad_out = p.query; }, invalid, "grad_out", "forward"},
     {"forward_takes_no_grad_query", [](Problem& p) { p.grad_query = p.query; }, invalid, "grad_query", "forward"},
     {"forward_takes_no_grad_key", [](Problem& p) { p.grad_key = p.query; }, invalid, "grad_key", "forward"},
@@ -229,14 +229,22 @@ const Fault option_faults[] = {
        p.mask.right = 2;
      },
      invalid, "mask.right", "mask.causal"},
-    {"diagonal_large", [](Problem& p) { p.mask.diagonal = INT64_C(1) << 30; }, invalid, "mask.diagonal", "2^30"},
-    {"diagonal_small", [](Problem& p) { p.mask.diagonal = INT64_MIN; }, invalid, "mask.diagonal", "2^30"},
+    {"diagonal_large", [](Problem& p) { p.mask.diagonal = internal::row_limit; }, invalid, "mask.diagonal",
+     "must lie within"},
+    {"diagonal_small", [](Problem& p) { p.mask.diagonal = INT64_MIN; }, invalid, "mask.diagonal", "must lie within"},
     {"I8_splits_negative", [](Problem& p) { p.options.num_splits = -3; }, invalid, "options.num_splits", "at least 1"},
     {"I8_splits_zero", [](Problem& p) { p.options.num_splits = 0; }, invalid, "options.num_splits", "at least 1"},
     {"I8_splits_many", [](Problem& p) { p.options.num_splits = 257; }, unsupported, "options.num_splits", "only 1"},
-    {"threads_negative", [](Problem& p) { p.options.threads = -1; }, invalid, "options.threads", "count"},
+    {"threads_negative", [](Problem& p) { p.options.threads = -1; }, invalid, "options.threads", "1 to 4096"},
+    {"threads_many", [](Problem& p) { p.options.threads = INT32_MAX; }, invalid, "options.threads", "1 to 4096"},
     {"executor_empty", [](Problem& p) { p.options.executor = std::make_shared<Executor>(); }, invalid,
      "options.executor", "parallel"},
+    {"executor_concurrency",
+     [](Problem& p) {
+       p.options.executor =
+           std::make_shared<Executor>(Executor{[](int64_t, const std::function<void(int64_t)>&) {}, 0});
+     },
+     invalid, "options.executor", "concurrency"},
     {"backend_unknown", [](Problem& p) { p.options.backend = static_cast<Backend>(9); }, invalid, "options.backend",
      "backend 9"},
     {"sm90_on_cpu_memory", [](Problem& p) { p.options.backend = Backend::sm90; }, invalid, "options.backend",
@@ -417,7 +425,7 @@ TEST(Resolve, D2_D4_MasksFoldCausalIn) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->window.left, 0);
   EXPECT_EQ(result->window.right, 0);
-  problem.mask = {false, INT64_MAX, INT64_C(1) << 30, -5};
+  problem.mask = {false, INT64_MAX, Window::unlimited, -5};
   result = resolve(Pass::forward, problem);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->window.left, Window::unlimited);
