@@ -1,6 +1,7 @@
 // Plan and run end to end on the CPU backend: the contracts at the edges that api/ and plan/ share with it. (What the
 // backend computes is compared with the oracle in its own tests.)
 #include <cmath>
+#include <thread>
 
 #include "common/dtypes.hpp"
 #include "support.hpp"
@@ -107,6 +108,39 @@ TEST_F(Execution, M8_OutWithStridesOfItsOwn) {
       EXPECT_TRUE(d < 16 ? std::abs(x - 2) < 1e-6f : std::isnan(x)) << "head " << head << " dim " << d << ": " << x;
     }
   }
+}
+
+TEST_F(Execution, N5_OnePlanOnManyThreads) {
+  Problem shared;
+  shared.query = shared.key = shared.value = contiguous(Dtype::fp32, cpu(), {1, 40, 2, 16});
+  shared.options.threads = 1;
+  const auto made = plan(Pass::forward, shared);
+  ASSERT_TRUE(made.ok()) << made.status().message;
+  std::vector<float> input(40 * 2 * 16);
+  for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  const size_t bytes = made->workspace_bytes();
+  const auto run = [&](std::vector<float>& out) {
+    std::vector<char> memory(bytes + 256);
+    void* workspace = memory.data();
+    size_t space = memory.size();
+    std::align(256, bytes, workspace, space);
+    Arguments arguments;
+    arguments.query = arguments.key = arguments.value = {shared.query, input.data()};
+    arguments.out.data = out.data();
+    return made->run(arguments, workspace, bytes);
+  };
+  std::vector<float> expected(input.size());
+  ASSERT_TRUE(run(expected).ok());
+  std::vector<std::vector<float>> outs(8, std::vector<float>(input.size(), nan));
+  {
+    std::vector<std::jthread> threads;
+    for (auto& out : outs) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20; ++i) EXPECT_TRUE(run(out).ok());
+      });
+    }
+  }
+  for (const auto& out : outs) EXPECT_EQ(out, expected);
 }
 
 TEST_F(Execution, DescribesItself) {

@@ -171,6 +171,30 @@ TEST(Fuzz, ProblemsNeverCrash) {
   EXPECT_GT(accepted, 1000);
 }
 
+TEST(Fuzz, BackendsPlanWhateverIsResolved) {
+  Fuzzer fuzzer(77);
+  const Problem bases[] = {dense_problem(), packed_problem(), backward_problem()};
+  const Backend backends[] = {Backend::automatic, Backend::cpu, Backend::emulator};
+  int planned = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const uint32_t base = fuzzer.below(3);
+    Problem problem = bases[base];
+    problem.options.backend = backends[fuzzer.below(3)];
+    for (uint32_t n = 1 + fuzzer.below(3); n > 0; --n) fuzzer.mutate(problem);
+    const auto result = plan(base == 2 ? Pass::backward : Pass::forward, problem);
+    if (result.ok()) {
+      ++planned;
+      ASSERT_FALSE(result->describe().empty());
+      ASSERT_NE(result->backend(), Backend::automatic);
+      ASSERT_LT(result->workspace_bytes(), size_t{1} << 50) << "iteration " << i;
+    } else {
+      expect_sound(result.status());
+    }
+    if (::testing::Test::HasFatalFailure()) FAIL() << "iteration " << i;
+  }
+  EXPECT_TRUE(planned > 100 || !available(Backend::cpu).ok()) << planned;
+}
+
 TEST(Fuzz, ArgumentsNeverCrash) {
   Fuzzer fuzzer(42);
   Problem everything = packed_problem();
