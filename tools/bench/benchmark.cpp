@@ -34,6 +34,7 @@ Timing measure(Memory& memory, int samples, const std::function<void()>& enqueue
   const double once = std::max(memory.seconds(enqueue), 1e-7);
   const int runs = std::clamp(static_cast<int>(std::ceil(shortest_sample / once)), 1, most_runs);
   std::vector<double> seconds;
+  seconds.reserve(static_cast<size_t>(samples));
   for (int i = 0; i < samples; ++i) {
     seconds.push_back(memory.seconds([&] {
       for (int run = 0; run < runs; ++run) enqueue();

@@ -38,18 +38,18 @@ class Benchmark {
   /// Random data for the largest of `cases` is made once.
   Benchmark(Memory& memory, Backend backend, int threads, int samples, const std::vector<BenchCase>& cases);
 
-  BenchRow run(const BenchCase& problem);
+  BenchRow run(const BenchCase& c);
   /// The same with plans from elsewhere and no peers.
-  BenchRow run(const BenchCase& problem, const MakePlan& make);
+  BenchRow run(const BenchCase& c, const MakePlan& make);
   /// Why there is no ceiling or no standard attention; empty where there is.
   const std::string& cublas_note() const { return cublas_note_; }
   const std::string& standard_note() const { return standard_note_; }
 
  private:
-  Problem problem_of(const BenchCase& problem, Arguments* arguments) const;
-  Timing time(const BenchCase& problem, const MakePlan& make);
+  Problem problem_of(const BenchCase& c, Arguments* arguments) const;
+  Timing time(const BenchCase& c, const MakePlan& make);
   std::optional<double> ceiling(Dtype dtype);
-  std::optional<double> standard(const BenchCase& problem);
+  std::optional<double> standard(const BenchCase& c);
 
   Memory& memory_;
   Backend backend_;

@@ -76,7 +76,7 @@ class HeaderParser {
       fail("the header is malformed: a string is missing (structured types aren't supported)");
     const size_t end = text_.find(quote, 1);
     if (end == std::string_view::npos) fail("the header is malformed: a string doesn't end");
-    const std::string result(text_.substr(1, end - 1));
+    std::string result(text_.substr(1, end - 1));
     text_.remove_prefix(end + 1);
     return result;
   }

@@ -140,8 +140,9 @@ Bytes format_safetensors(const std::map<std::string, Array>& arrays) {
   json header = json::object();
   size_t offset = 0;
   for (const auto& [name, array] : arrays) {
-    const auto* type = std::find_if(std::begin(types), std::end(types),
-                                    [&](const Type& t) { return t.dtype == array.dtype && t.dtype != Dtype::none; });
+    const auto* type = std::find_if(std::begin(types), std::end(types), [dtype = array.dtype](const Type& t) {
+      return t.dtype == dtype && dtype != Dtype::none;
+    });
     if (type == std::end(types)) {
       throw Failure(fmt::format("{} can't be written as .safetensors", tandem::name(array.dtype)));
     }
