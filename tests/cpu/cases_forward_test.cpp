@@ -13,33 +13,12 @@ using tandem::Dtype;
 using tandem::Status;
 using testing_support::Case;
 using testing_support::Config;
-using testing_support::Layout;
+using testing_support::packed;
+using testing_support::shape;
 using testing_support::Tensor;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-Config shape(Dtype dtype, int64_t batch, int64_t queries, int64_t keys, int64_t query_heads, int64_t key_heads,
-             int64_t dim, bool causal = false) {
-  Config c;
-  c.dtype = dtype;
-  c.batch = batch;
-  c.queries = queries;
-  c.keys = keys;
-  c.query_heads = query_heads;
-  c.key_heads = key_heads;
-  c.head_dim = c.value_dim = dim;
-  c.mask.causal = causal;
-  return c;
-}
-
-Config packed(Dtype dtype, std::vector<int32_t> cu_query, std::vector<int32_t> cu_key, int64_t query_heads,
-              int64_t key_heads, int64_t dim, bool causal = false) {
-  Config c = shape(dtype, static_cast<int64_t>(cu_query.size()) - 1, 0, 0, query_heads, key_heads, dim, causal);
-  c.cu_query = std::move(cu_query);
-  c.cu_key = std::move(cu_key);
-  return c;
-}
 
 // Heads reduced from 16 to 3.
 TEST(CasesForward, A1_NoKeys) {

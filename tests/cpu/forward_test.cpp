@@ -2,6 +2,7 @@
 #include <array>
 
 #include "cpu/sweep.hpp"
+#include "hwy/targets.h"
 
 namespace {
 
@@ -29,6 +30,31 @@ TEST(Forward, EveryHeadDim) {
     c.seed = static_cast<uint64_t>(dim);
     Case(c).check();
   }
+}
+
+/// Every instruction set that this machine has, not only the best.
+TEST(Forward, EveryInstructionSet) {
+  int64_t remaining = hwy::SupportedTargets();
+  int tried = 0;
+  for (; remaining != 0; remaining &= remaining - 1) {
+    const int64_t target = remaining & -remaining;
+    hwy::SetSupportedTargetsForTest(target);
+    Config c = testing_support::shape(Dtype::fp16, 1, 70, 140, 2, 1, 72, true);
+    c.seed = static_cast<uint64_t>(tried);
+    Case forward(c);
+    forward.check();
+    forward.check_backward();
+    c.dtype = Dtype::bf16;
+    c.softcap = 10;
+    Case(c).check_backward();
+    c.dtype = Dtype::fp32;
+    Case capped(c);
+    capped.check_backward();
+    const auto plan = tandem::plan(tandem::Pass::forward, capped.problem());
+    if (plan->describe().find(hwy::TargetName(target)) != std::string::npos) ++tried;
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  EXPECT_GE(tried, 1);  // targets that the build leaves out run the next one's kernels
 }
 
 TEST(Forward, ThreadsDoNotChangeABit) {

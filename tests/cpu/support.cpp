@@ -163,6 +163,28 @@ std::string Config::text() const {
   return s;
 }
 
+Config shape(tandem::Dtype dtype, int64_t batch, int64_t queries, int64_t keys, int64_t query_heads, int64_t key_heads,
+             int64_t dim, bool causal) {
+  Config c;
+  c.dtype = dtype;
+  c.batch = batch;
+  c.queries = queries;
+  c.keys = keys;
+  c.query_heads = query_heads;
+  c.key_heads = key_heads;
+  c.head_dim = c.value_dim = dim;
+  c.mask.causal = causal;
+  return c;
+}
+
+Config packed(tandem::Dtype dtype, std::vector<int32_t> cu_query, std::vector<int32_t> cu_key, int64_t query_heads,
+              int64_t key_heads, int64_t dim, bool causal) {
+  Config c = shape(dtype, static_cast<int64_t>(cu_query.size()) - 1, 0, 0, query_heads, key_heads, dim, causal);
+  c.cu_query = std::move(cu_query);
+  c.cu_key = std::move(cu_key);
+  return c;
+}
+
 Case::Case(const Config& c) : config(c) {
   const bool packed_query = !c.cu_query.empty(), packed_key = !c.cu_key.empty();
   const int64_t total_query = c.total_query >= 0 ? c.total_query : (packed_query ? c.cu_query.back() : 0);

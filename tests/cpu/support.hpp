@@ -74,6 +74,12 @@ struct Config {
   std::string text() const;
 };
 
+/// A dense and a packed problem in short.
+Config shape(tandem::Dtype dtype, int64_t batch, int64_t queries, int64_t keys, int64_t query_heads, int64_t key_heads,
+             int64_t dim, bool causal = false);
+Config packed(tandem::Dtype dtype, std::vector<int32_t> cu_query, std::vector<int32_t> cu_key, int64_t query_heads,
+              int64_t key_heads, int64_t dim, bool causal = false);
+
 /// A case with its tensors: inputs normal where lengths say that there is data and NaN elsewhere, outputs NaN.
 class Case {
  public:

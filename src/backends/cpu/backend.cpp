@@ -24,6 +24,15 @@ int64_t choose_tile_rows(const Attention& a, int64_t threads) {
   return std::min(tile, rows);
 }
 
+/// As many threads as the options allow and the work feeds: starting one takes as long as two million multiplications.
+int choose_threads(const Attention& a) {
+  const double products = static_cast<double>(a.batch) * static_cast<double>(a.query_heads) *
+                          static_cast<double>(a.max_query) * static_cast<double>(a.max_key) *
+                          static_cast<double>(a.head_dim + a.value_dim);
+  const double fed = 1 + products / (1 << 21);
+  return fed < workers(a.options) ? static_cast<int>(fed) : workers(a.options);
+}
+
 /// All tiles of a run on one side, queries or keys, numbered: sequence by sequence, head by head, the last rows first,
 /// since under a causal mask the last queries see the most keys and long work should not come at the end.
 class Tiles {
@@ -102,7 +111,7 @@ class CpuPlan : public Executable {
  public:
   CpuPlan(const Attention& a, size_t (*scratch)(const Attention&, int64_t))
       : Executable(a),
-        threads_(workers(a.options)),
+        threads_(choose_threads(a)),
         tile_rows_(choose_tile_rows(a, threads_)),
         scratch_(static_cast<size_t>(padded(static_cast<int64_t>(scratch(a, tile_rows_))))) {}
 
