@@ -19,6 +19,8 @@ def exists(path, known):
 def looks_like_a_path(token, top):
     if not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)*/?", token) or token.startswith(OUTPUTS):
         return False
+    if re.match(r"[A-Z]+/|[A-Z]+\.(json|txt|npy|safetensors)$", token):
+        return False  # a name that stands for the reader's own, as in FOLDER/vectors.json
     first = token.split("/")[0]
     return ("/" in token and first in top) or token.endswith(SUFFIXES)
 
