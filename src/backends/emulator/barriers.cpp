@@ -32,6 +32,7 @@ void arrive_at(MBarrier& barrier, uintptr_t place) {
   --barrier.pending;
   barrier.last_thread = current->index;
   barrier.last_place = place;
+  scheduler().progress();
   complete_phase(current->block, barrier);
 }
 
@@ -115,13 +116,17 @@ void wait_at(MBarrier& barrier, int parity, uintptr_t place) {
 
 }  // namespace
 
+/// Like the hardware's, it waits for a while: until the phase completes, or until nothing else can go on.
 bool try_wait(ptx::Barrier& object, int parity) {
   const uintptr_t place = TANDEM_PLACE;
-  if (scheduler().random() % 8 == 0) {  // it may always say no
-    scheduler().yield();
-    return false;
+  MBarrier& barrier = mbarrier(object, place);
+  if (static_cast<int>(barrier.phase & 1) == parity) {
+    barrier.waiting.push_back(current);
+    scheduler().suspend(Waiting::mbarrier_poll, "mbarrier", barrier.offset, parity, place);
+    std::erase(barrier.waiting, current);
+    if (static_cast<int>(barrier.phase & 1) == parity) return false;
   }
-  wait_at(mbarrier(object, place), parity, place);
+  wait_at(barrier, parity, place);
   return true;
 }
 

@@ -26,7 +26,7 @@ class Run;
 class Scheduler;
 
 /// Why a thread doesn't run.
-enum class Waiting { nothing, collective, mbarrier, named_barrier, wgmma, bulk, registers, flag };
+enum class Waiting { nothing, collective, mbarrier, mbarrier_poll, named_barrier, wgmma, bulk, registers, flag };
 
 struct Thread {
   Thread(Block& block, int index);

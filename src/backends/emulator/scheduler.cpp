@@ -111,6 +111,7 @@ void Scheduler::end(Thread& self) {
   if (reading)
     block.report("missing bulk wait", 0, 0, "a thread ends with TMA stores that may still read its shared memory");
   self.done = true;
+  idle_rounds_ = 0;
   --block.live;
   block.warp[static_cast<size_t>(self.warp)].ready &= ~(1u << self.lane);
 }
@@ -211,6 +212,7 @@ void Scheduler::stop() {
 
 void Scheduler::wake(Thread& thread) {
   if (!thread.blocked) return;
+  idle_rounds_ = 0;
   thread.blocked = false;
   thread.wait.on = Waiting::nothing;
   thread.time = std::max(thread.time, current ? current->time : woken_at_);
@@ -218,23 +220,25 @@ void Scheduler::wake(Thread& thread) {
 }
 
 void Scheduler::flag_changed() {
-  idle_rounds_ = 0;
   wake_pollers();
   idle_rounds_ = 0;
 }
 
 bool Scheduler::wake_pollers() {
   constexpr int most_idle_rounds = 8;  // a poll that isn't a loop goes on after one
-  if (++idle_rounds_ > most_idle_rounds) return false;
+  const int rounds = idle_rounds_ + 1;
+  if (rounds > most_idle_rounds) return false;
   bool any = false;
   for (const auto& seat : seats_) {
     if (!seat->block) continue;
     for (const auto& thread : seat->block->threads) {
-      if (!thread->blocked || thread->wait.on != Waiting::flag) continue;
+      const Waiting on = thread->wait.on;
+      if (!thread->blocked || (on != Waiting::flag && on != Waiting::mbarrier_poll)) continue;
       wake(*thread);
       any = true;
     }
   }
+  idle_rounds_ = rounds;
   return any;
 }
 
@@ -243,7 +247,8 @@ namespace {
 std::string waits_for(const Block& block, const Thread& thread) {
   const auto object = static_cast<uint32_t>(thread.wait.object);
   switch (thread.wait.on) {
-    case Waiting::mbarrier: {
+    case Waiting::mbarrier:
+    case Waiting::mbarrier_poll: {
       const MBarrier& barrier = *block.mbarriers.at(object);
       std::string text =
           format("mbarrier %s, parity %d (phase %u, %d arrivals and %ld bytes missing", block.name_of(object).c_str(),

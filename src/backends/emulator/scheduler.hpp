@@ -59,6 +59,8 @@ class Scheduler {
   /// Ends the launch: the current thread never runs again.
   [[noreturn]] void stop();
   void wake(Thread& thread);
+  /// Something changed that a poll may wait for, though it wakes nobody.
+  void progress() { idle_rounds_ = 0; }
   /// A flag in global memory changed: those who poll it look again.
   void flag_changed();
 
