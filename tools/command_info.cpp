@@ -59,6 +59,9 @@ json kernels_json() {
   return list;
 }
 
+/// "64/64", or a dash for a kernel that has no such thing.
+std::string pair(const char* separator, int a, int b) { return a == 0 ? "-" : fmt::format("{}{}{}", a, separator, b); }
+
 void print_text() {
   fmt::print("tandem {}\n\nBackends\n", version());
   for (const Backend backend : backends) {
@@ -81,8 +84,8 @@ void print_text() {
   for (size_t i = 0; i < kernel_count(); ++i) {
     const KernelInfo& k = kernel_info(i);
     fmt::print("  {:<36}{:<10}{:<6}{:>8}{:>10}{:>9}{:>10}{:>9}{:>7}\n", k.name, k.pass, k.dtype,
-               fmt::format("{}/{}", k.head_dim, k.value_dim), fmt::format("{}x{}", k.tile_query, k.tile_key), k.threads,
-               k.registers, k.shared_bytes, k.local_bytes);
+               pair("/", k.head_dim, k.value_dim), pair("x", k.tile_query, k.tile_key), k.threads, k.registers,
+               k.shared_bytes, k.local_bytes);
   }
 }
 

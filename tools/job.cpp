@@ -10,20 +10,20 @@ namespace tandem::tools {
 namespace {
 
 constexpr Role all_roles[] = {
-    {"query", &Job::query, &Arguments::query, &Problem::query, false, false},
-    {"key", &Job::key, &Arguments::key, &Problem::key, false, false},
-    {"value", &Job::value, &Arguments::value, &Problem::value, false, false},
-    {"out", &Job::out, &Arguments::out, &Problem::out, true, false},
-    {"lse", &Job::lse, &Arguments::lse, &Problem::lse, true, false},
-    {"cu_query", &Job::cu_query, &Arguments::cu_query, nullptr, false, false},
-    {"cu_key", &Job::cu_key, &Arguments::cu_key, nullptr, false, false},
-    {"used_query", &Job::used_query, &Arguments::used_query, nullptr, false, false},
-    {"used_key", &Job::used_key, &Arguments::used_key, nullptr, false, false},
-    {"sinks", &Job::sinks, &Arguments::sinks, nullptr, false, false},
-    {"grad_out", &Job::grad_out, &Arguments::grad_out, &Problem::grad_out, false, false},
-    {"grad_query", &Job::grad_query, &Arguments::grad_query, &Problem::grad_query, false, true},
-    {"grad_key", &Job::grad_key, &Arguments::grad_key, &Problem::grad_key, false, true},
-    {"grad_value", &Job::grad_value, &Arguments::grad_value, &Problem::grad_value, false, true},
+    {"query", &Job::query, &Arguments::query, &Problem::query, false, false, false},
+    {"key", &Job::key, &Arguments::key, &Problem::key, false, false, false},
+    {"value", &Job::value, &Arguments::value, &Problem::value, false, false, false},
+    {"out", &Job::out, &Arguments::out, &Problem::out, true, false, false},
+    {"lse", &Job::lse, &Arguments::lse, &Problem::lse, true, false, false},
+    {"cu_query", &Job::cu_query, &Arguments::cu_query, nullptr, false, false, false},
+    {"cu_key", &Job::cu_key, &Arguments::cu_key, nullptr, false, false, false},
+    {"used_query", &Job::used_query, &Arguments::used_query, nullptr, false, false, false},
+    {"used_key", &Job::used_key, &Arguments::used_key, nullptr, false, false, false},
+    {"sinks", &Job::sinks, &Arguments::sinks, nullptr, false, false, false},
+    {"grad_out", &Job::grad_out, &Arguments::grad_out, &Problem::grad_out, false, false, true},
+    {"grad_query", &Job::grad_query, &Arguments::grad_query, &Problem::grad_query, false, true, true},
+    {"grad_key", &Job::grad_key, &Arguments::grad_key, &Problem::grad_key, false, true, true},
+    {"grad_value", &Job::grad_value, &Arguments::grad_value, &Problem::grad_value, false, true, true},
 };
 
 std::vector<int64_t> values_of(const Tensor& tensor, const char* what) { return integers(array_of(tensor), what); }
@@ -66,7 +66,7 @@ Sequences sequences(const Job& job) {
 Problem problem_of(const Job& job, Device device) {
   Problem problem = job.problem;
   for (const Role& role : roles()) {
-    if (role.spec != nullptr && (job.*role.tensor).present()) {
+    if (role.spec != nullptr && role.used(job.pass) && (job.*role.tensor).present()) {
       problem.*role.spec = on((job.*role.tensor).spec, device);
     }
   }
@@ -92,7 +92,7 @@ Execution::Execution(const Job& job, Plan plan, Memory& memory)
   for (const Role& role : roles()) {
     const Tensor& tensor = job.*role.tensor;
     buffers_.emplace_back();
-    if (!tensor.present()) continue;
+    if (!tensor.present() || !role.used(pass_)) continue;
     buffers_.back() = Buffer(memory, tensor.bytes.size());
     memory.upload(buffers_.back().data(), tensor.bytes.data(), tensor.bytes.size());
     TensorView& view = arguments_.*role.view;

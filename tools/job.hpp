@@ -25,6 +25,8 @@ struct Role {
   TensorView Arguments::*view;
   TensorSpec Problem::*spec;  // null for those that only Arguments has
   bool written_forward, written_backward;
+  bool backward_only;
+  bool used(Pass pass) const { return pass == Pass::backward || !backward_only; }
   bool written(Pass pass) const { return pass == Pass::backward ? written_backward : written_forward; }
 };
 std::span<const Role> roles();

@@ -16,10 +16,6 @@ Outcome failed(const std::string& text) { return {Outcome::Kind::failed, text}; 
 Outcome run_pass(Job& job, Pass pass, Backend backend, Memory& memory, bool repeat) {
   job.pass = pass;
   Problem problem = problem_of(job, memory.device());
-  if (pass == Pass::forward) {
-    problem.grad_out = problem.grad_query = problem.grad_key = problem.grad_value = {};
-  }
-  problem.options = job.problem.options;
   problem.options.backend = backend;
   auto planned = plan(pass, problem);
   if (!planned.ok()) {

@@ -6,7 +6,12 @@
 #include "tools/cuda_memory.hpp"
 #include "tools/failure.hpp"
 
-#if !defined(TANDEM_STANDARD_SOFTMAX)
+#if defined(TANDEM_STANDARD_SOFTMAX)
+extern "C" const std::byte tandem_standard_softmax_begin[], tandem_standard_softmax_end[];
+std::span<const std::byte> tandem::tools::standard_softmax_cubin() {
+  return {tandem_standard_softmax_begin, tandem_standard_softmax_end};
+}
+#else
 std::span<const std::byte> tandem::tools::standard_softmax_cubin() { return {}; }
 #endif
 
