@@ -1,0 +1,122 @@
+// Every compiled forward kernel on small shapes of every sort, with several seeds of the emulator: no report of its
+// checks, the same bytes for every seed, and the result within the oracle's bounds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tools/judge.hpp"
+#include "tools/sweep.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr uint64_t seeds = 5;
+
+struct Shape {
+  const char* name;
+  int64_t batch, queries, keys, query_heads, key_heads;
+  Mask mask;
+  bool packed = false, used = false;
+  Layout layout = Layout::row_major;
+  int64_t fewer_columns = 0;  // than the kernel's head dim, where that leaves a dim that the kernel serves
+};
+
+Mask causal(int64_t left = -1) {
+  Mask mask;
+  mask.causal = true;
+  mask.left = left;
+  return mask;
+}
+Mask window(int64_t left, int64_t right) {
+  Mask mask;
+  mask.left = left;
+  mask.right = right;
+  return mask;
+}
+
+const Shape shapes[] = {
+    {"full", 1, 256, 256, 2, 2, {}},
+    {"causal", 1, 200, 200, 2, 1, causal()},
+    {"causal_fewer_queries", 1, 70, 300, 2, 2, causal()},
+    {"causal_more_queries", 1, 260, 90, 2, 2, causal()},
+    {"window", 1, 193, 290, 2, 1, window(60, 20)},
+    {"causal_window", 2, 129, 257, 2, 2, causal(0)},
+    {"one_query", 2, 1, 333, 4, 1, {}},
+    {"one_key", 1, 65, 1, 2, 2, {}},
+    {"packed", 3, 150, 210, 2, 1, causal(), true},
+    {"packed_used", 2, 130, 190, 2, 2, {}, true, true},
+    {"used", 3, 100, 140, 2, 1, causal(), false, true},
+    {"head_major", 2, 127, 128, 2, 2, {}, false, false, Layout::head_major},
+    {"padded_narrow", 1, 191, 129, 2, 2, causal(), false, false, Layout::padded, 8},
+};
+
+std::vector<KernelInfo> kernels() {
+  std::vector<KernelInfo> list;
+  for (size_t i = 0; i < kernel_count(); ++i)
+    if (std::string_view(kernel_info(i).pass) == "forward" && kernel_info(i).head_dim > 0)
+      list.push_back(kernel_info(i));
+  return list;
+}
+
+class ForwardKernel : public testing::TestWithParam<size_t> {};
+
+SweepCase case_of(const KernelInfo& kernel, const Shape& shape) {
+  SweepCase c;
+  c.dtype = std::string_view(kernel.dtype) == "fp16" ? Dtype::fp16 : Dtype::bf16;
+  c.batch = shape.batch;
+  c.queries = shape.queries;
+  c.keys = shape.keys;
+  c.query_heads = shape.query_heads;
+  c.key_heads = shape.key_heads;
+  c.head_dim = kernel.head_dim - shape.fewer_columns;
+  c.value_dim = kernel.value_dim - shape.fewer_columns;
+  c.mask = shape.mask;
+  c.packed = shape.packed;
+  c.used = shape.used;
+  c.layout = shape.layout;
+  return c;
+}
+
+TEST_P(ForwardKernel, PassesTheChecks) {
+  const KernelInfo kernel = kernels()[GetParam()];
+  if (std::string_view(kernel.dtype) != "bf16" && std::string_view(kernel.dtype) != "fp16")
+    GTEST_SKIP() << kernel.name << " takes quantised tensors, which have tests of their own";
+  const Status status = available(Backend::emulator);
+  ASSERT_TRUE(status.ok()) << status.message;
+  const auto memory = memory_for(Backend::emulator);
+  int served = 0;
+  for (const Shape& shape : shapes) {
+    Job job = make_job(case_of(kernel, shape));
+    job.problem.options.backend = Backend::emulator;
+    Bytes first;
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      SCOPED_TRACE(std::string(shape.name) + ", seed " + std::to_string(seed));
+      job.problem.options.emulator_seed = seed;
+      auto planned = plan(Pass::forward, problem_of(job, memory->device()));
+      ASSERT_TRUE(planned.ok()) << planned.status().argument << ": " << planned.status().message;
+      // Another kernel may serve this shape better; the count below asks for enough that this one serves.
+      if (seed == 1 && planned->describe().find(kernel.name) != std::string::npos) ++served;
+      Execution execution(job, *planned, *memory);
+      const Status run = execution.run();
+      ASSERT_TRUE(run.ok()) << run.message;
+      execution.fetch(job);
+      if (seed == 1) {
+        const auto verdict = judge(job, affordable_rows(job, 2e7), seed);
+        EXPECT_TRUE(verdict.ok) << verdict.text;
+        first = job.out.bytes;
+      } else {
+        EXPECT_TRUE(job.out.bytes == first) << "another seed gives another result";
+      }
+    }
+  }
+  EXPECT_GE(served, 10) << kernel.name << " serves too few of the shapes";
+}
+
+std::string test_name(const testing::TestParamInfo<size_t>& info) { return kernels()[info.param].name; }
+
+INSTANTIATE_TEST_SUITE_P(Emulator, ForwardKernel, testing::Range(size_t{0}, kernels().size()), test_name);
+
+}  // namespace
+}  // namespace tandem::tools
