@@ -118,7 +118,7 @@ HWY_INLINE void visit(const View& view, const Block& block, const State& state) 
            rows, columns, a.head_dim);
   for (int64_t r = block.rows.begin; r < block.rows.end; ++r) softmax_row(view, block, state, r, columns);
   multiply({scores + block.begin, key_block, 1, state.value + block.begin * state.value_width, state.value_width,
-            state.out + first_row * state.value_width, state.value_width, Start::scale, state.factor + first_row},
+            state.out + first_row * state.value_width, state.value_width, Start::add, state.factor + first_row},
            rows, state.value_width, block.end - block.begin);
 }
 
@@ -189,8 +189,8 @@ HWY_EXPORT(instruction_set_name);
 
 size_t forward_scratch(const Attention& a, int64_t rows) { return HWY_DYNAMIC_DISPATCH(scratch_size)(a, rows); }
 
-void forward_tile(const Job& job, const Tile& tile, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(forward_tile_kernel)(job, tile, scratch);
+void forward_tile(const Job& job, const Tile& queries, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(forward_tile_kernel)(job, queries, scratch);
 }
 
 const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(instruction_set_name)(); }

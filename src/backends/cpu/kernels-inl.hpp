@@ -28,7 +28,7 @@ constexpr int64_t lanes = hn::MaxLanes(Floats());
 constexpr int row_group = 6;
 constexpr int vector_group = (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON) ? 4 : 2;
 
-enum class Start { zero, add, scale };  // what a product is added to: nothing, the old content, the scaled old content
+enum class Start { zero, add };  // what a product is added to: nothing, or the old content (scaled by row, if asked)
 
 /// c[r][:] = start + sum over k of a[r * row_step + k * k_step] * b[k][:] for Rows rows and Vectors vectors of columns.
 template <int Rows, int Vectors>
@@ -45,7 +45,7 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t row_step, in
         sum[r][v] = hn::Zero(d);
       } else {
         sum[r][v] = hn::Load(d, c + r * c_stride + v * lanes);
-        if (start == Start::scale) sum[r][v] = hn::Mul(sum[r][v], hn::Set(d, factors[r]));
+        if (factors != nullptr) sum[r][v] = hn::Mul(sum[r][v], hn::Set(d, factors[r]));
       }
     }
   }
@@ -76,7 +76,7 @@ struct Product {
   float* c;
   int64_t c_stride;
   Start start = Start::zero;
-  const float* factors = nullptr;  // of the rows, with Start::scale
+  const float* factors = nullptr;  // of the old rows
 };
 
 template <int Vectors>
