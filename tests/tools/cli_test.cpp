@@ -55,7 +55,7 @@ class Cli : public ::testing::Test {
 TEST_F(Cli, HelpNamesEveryCommandAndHasExamples) {
   const Ended all = run("--help");
   EXPECT_EQ(all.code, 0);
-  for (const char* command : {"info", "run", "verify", "bench"}) {
+  for (const char* command : {"info", "run", "verify", "bench", "trace"}) {
     EXPECT_NE(all.out.find(command), std::string::npos);
     const Ended one = run(std::string(command) + " --help");
     EXPECT_EQ(one.code, 0);
@@ -113,6 +113,35 @@ TEST_F(Cli, PackedSequencesAreIndependent) {
   ASSERT_EQ(run(files_ + "--causal --output b.npy").code, 0);
   const Array alone = read_npy(folder_.file("b.npy"));
   EXPECT_TRUE(std::equal(alone.bytes.begin(), alone.bytes.end(), all.bytes.begin()));
+}
+
+TEST_F(Cli, ComputesGradients) {
+  write_inputs({1, 30, 4, 16}, {1, 40, 2, 16});
+  write_npy(folder_.file("do.npy"), random_array({1, 30, 4, 16}, Dtype::fp32, 4));
+  const Ended ended =
+      run(files_ + "--causal --grad-output do.npy --grad-query dq.npy --grad-key dk.npy --grad-value dv.npy --check");
+  ASSERT_EQ(ended.code, 0) << ended.err << ended.out;
+  EXPECT_NE(ended.out.find("backward on cpu"), std::string::npos);
+  EXPECT_EQ(read_npy(folder_.file("dq.npy")).shape, (std::vector<int64_t>{1, 30, 4, 16}));
+  EXPECT_EQ(read_npy(folder_.file("dk.npy")).shape, (std::vector<int64_t>{1, 40, 2, 16}));
+  EXPECT_EQ(read_npy(folder_.file("dv.npy")).shape, (std::vector<int64_t>{1, 40, 2, 16}));
+  write_npy(folder_.file("do.npy"), random_array({1, 31, 4, 16}, Dtype::fp32, 4));
+  expect_error(files_ + "--grad-output do.npy", 1, "do.npy: the shape (1, 31, 4, 16) is not that of the output");
+}
+
+TEST_F(Cli, TheEmulatorRunsAndIsTraced) {
+  if (!available(Backend::emulator).ok()) GTEST_SKIP() << available(Backend::emulator).message;
+  const Ended ended = run("run --random 1,200,2,128 --causal --backend emulator --seed 3 --check");
+  EXPECT_EQ(ended.code, 0) << ended.err << ended.out;
+  EXPECT_NE(ended.out.find("forward on emulator"), std::string::npos);
+  EXPECT_EQ(ended.out.find("TFLOP/s"), std::string::npos) << "the emulator's time says nothing about a machine";
+  const Ended traced = run("trace --random 1,256,1,128 --json t.json --plot t.svg --cycles 0,5000");
+  ASSERT_EQ(traced.code, 0) << traced.err;
+  EXPECT_FALSE(nlohmann::json::parse(text_of("t.json"))["traceEvents"].empty());
+  EXPECT_NE(text_of("t.svg").find(">tensor core<"), std::string::npos);
+  expect_error("trace", 2, "nothing to write");
+  expect_error("trace --plot t.png", 2, ".svg");
+  expect_error("bench --backend emulator", 2, "no speed");
 }
 
 TEST_F(Cli, WrongUsageExitsWith2) {
