@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Plants faults in the product's kernels, one at a time, and asserts that the emulator reports each.
+
+usage: run.py --build BUILD --compiler CXX [--part I/N | --all] [--jobs N] [NAME...]
+
+A mutated kernel is compiled as the build compiles it, linked with the emulator, and run by `tandem run --check`.
+`--part` takes every N-th mutation from the I-th on; `--part day/N` lets the day choose, so that CI sees all in N days.
+"""
+import argparse
+import concurrent.futures
+import datetime
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import forward
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SM90 = ROOT / "src/backends/sm90"
+GROUPS = forward.GROUPS
+SEEDS = (1, 2)
+FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1", "-fsanitize=thread", "-fPIC", "-fno-optimize-sibling-calls", "-w",
+         "-fvisibility=hidden"]
+
+
+class Mutant:
+    def __init__(self, group, name, kinds, edits):
+        self.group, self.name, self.kinds, self.edits = group, name, kinds, edits
+
+    def title(self):
+        return f"{self.group['kernel']}: {self.name}"
+
+    def write(self, folder):
+        """Mutated copies of the sources, in a folder that the compiler searches first."""
+        for file, old, new in self.edits:
+            target = folder / "backends/sm90" / file
+            text = (target if target.exists() else SM90 / file).read_text()
+            if text.count(old) != 1:
+                raise ValueError(f"{file} holds the text {text.count(old)} times, not once:\n{old}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text.replace(old, new))
+
+
+def kinds_of(report):
+    return [line.split(":")[0] for line in report.splitlines() if line and not line.startswith(" ") and ":" in line]
+
+
+def observe(options, library, problem, seed):
+    """One run: the kinds of what was found, and the report."""
+    with tempfile.NamedTemporaryFile("r") as report:
+        environment = dict(os.environ, TANDEM_EMULATOR_LIBRARY=str(library), TANDEM_EMULATOR_REPORT=report.name,
+                           TANDEM_EMULATOR_OPTIONS="sms=1")
+        command = [str(options.build / "bin/tandem"), "run", *problem.split(), "--backend", "emulator", "--seed", str(seed),
+                   "--check"]
+        try:
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            return {"timeout"}, ""
+        text = report.read()
+    kinds = set(kinds_of(text))
+    if result.returncode < 0:
+        kinds.add(f"signal {-result.returncode}")
+    elif result.returncode and not kinds:
+        kinds.add(forward.NUMBERS if "check against" in result.stdout else f"exit {result.returncode}")
+    return kinds, text or result.stdout[-300:] + result.stderr[-300:]
+
+
+def compile_mutant(options, mutant, folder):
+    mutant.write(folder)
+    library = folder / "libmutant.so"
+    source = options.build / "src/backends/sm90/kernels" / f"{mutant.group['kernel']}.cu"
+    includes = [f"-I{folder}", f"-I{ROOT}/src", f"-I{ROOT}/include"]
+    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(source), "-o", str(folder / "kernel.o")], check=True)
+    copy = options.build / "src/backends/sm90/kernels/copy_16bit.cu"
+    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(copy), "-o", str(folder / "copy.o")], check=True)
+    subprocess.run([options.compiler, "-shared", str(folder / "kernel.o"), str(folder / "copy.o"), "-Wl,--whole-archive",
+                    str(options.archive), "-Wl,--no-whole-archive", *options.link, "-o", str(library)], check=True)
+    return library
+
+
+def examine(options, mutant):
+    """Whether the mutant is caught as foretold, and a line that says how."""
+    seen, text = set(), ""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            library = compile_mutant(options, mutant, pathlib.Path(folder))
+        except ValueError as error:
+            return False, f"STALE   {mutant.title()}: {error}"
+        except subprocess.CalledProcessError:
+            return False, f"BROKEN  {mutant.title()}: does not compile"
+        for problem in mutant.group["problems"]:
+            for seed in SEEDS:
+                kinds, report = observe(options, library, problem, seed)
+                seen |= kinds
+                text = text or report
+                if kinds & mutant.kinds:
+                    first = next((line for line in report.splitlines() if line.split(":")[0] in mutant.kinds), "wrong numbers")
+                    return True, f"caught  {mutant.title()}\n          {first.strip()[:150]}"
+    if forward.EQUIVALENT in mutant.kinds:
+        return not seen, f"{'right' if not seen else 'WRONG'}   {mutant.title()}: {', '.join(seen) or 'nothing reported'}"
+    return False, f"MISSED  {mutant.title()}: {', '.join(sorted(seen)) or 'nothing reported'}, not {', '.join(sorted(mutant.kinds))}\n{text[:600]}"
+
+
+def chosen(options, mutants):
+    if options.names:
+        return [mutant for mutant in mutants if any(name in mutant.title() for name in options.names)]
+    if options.all:
+        return mutants
+    part, parts = options.part.split("/")
+    part = datetime.date.today().toordinal() if part == "day" else int(part)
+    return mutants[part % int(parts)::int(parts)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", default="g++")
+    parser.add_argument("--archive", type=pathlib.Path, help="the emulator as a static library")
+    parser.add_argument("--link", default="boost_context,backtrace", help="libraries to link, comma-separated")
+    parser.add_argument("--part", default="day/4")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    options.archive = options.archive or options.build / "src/backends/emulator/libtandem_emulator_static.a"
+    options.link = [f"-l{name}" if "/" not in name else name for name in options.link.split(",") if name]
+    mutants = [Mutant(group, *mutation) for group in GROUPS for mutation in group["mutations"]]
+    mutants = chosen(options, mutants)
+    good = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for ok, line in pool.map(lambda mutant: examine(options, mutant), mutants):
+            good += ok
+            print(line, flush=True)
+    print(f"{good} of {len(mutants)} mutants behave as foretold")
+    return 0 if good == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
