@@ -9,6 +9,9 @@
 #include "api/dlpack.hpp"
 #include "support.hpp"
 #include "tandem/tandem.h"
+#if TANDEM_HAS_SM90
+#include "plan/forward_sm90.hpp"
+#endif
 
 namespace tandem::testing {
 namespace {
@@ -194,6 +197,33 @@ TEST(Fuzz, BackendsPlanWhateverIsResolved) {
   }
   EXPECT_TRUE(planned > 100 || !available(Backend::cpu).ok()) << planned;
 }
+
+#if TANDEM_HAS_SM90
+TEST(Fuzz, HopperPlansWhateverIsResolved) {
+  Fuzzer fuzzer(90);
+  const Problem bases[] = {dense_problem(), packed_problem()};
+  int planned = 0;
+  for (int i = 0; i < 30000; ++i) {
+    Problem problem = bases[fuzzer.below(2)];
+    for (uint32_t n = fuzzer.below(4); n > 0; --n) fuzzer.mutate(problem);
+    const auto attention = internal::resolve(Pass::forward, problem);
+    if (!attention.ok()) continue;
+    const auto made = internal::plan_forward_sm90(*attention, {});
+    if (!made.ok()) {
+      expect_sound(made.status());
+    } else {
+      ++planned;
+      ASSERT_NE(made->variant, nullptr);
+      ASSERT_GE(made->variant->config.head_dim, attention->head_dim);
+      ASSERT_GE(made->variant->config.value_dim, attention->value_dim);
+      ASSERT_TRUE(made->empty || (made->tiles > 0 && made->grid > 0 && made->grid <= made->tiles)) << "iteration " << i;
+      ASSERT_FALSE(internal::describe(*made, *attention).empty());
+    }
+    if (::testing::Test::HasFatalFailure()) FAIL() << "iteration " << i;
+  }
+  EXPECT_GT(planned, 1000);
+}
+#endif
 
 TEST(Fuzz, ArgumentsNeverCrash) {
   Fuzzer fuzzer(42);
