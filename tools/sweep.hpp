@@ -40,7 +40,7 @@ struct SweepCase {
 std::vector<SweepCase> sweep_cases(const SweepOptions& options);
 
 /// The case's tensors: random inputs with NaN in every gap and beyond every used length, outputs all NaN.
-Job make_job(const SweepCase& sweep_case);
+Job make_job(const SweepCase& c);
 
 struct Outcome {
   enum class Kind { passed, failed, skipped };
@@ -50,6 +50,6 @@ struct Outcome {
 
 /// Plans, runs twice (the forward must repeat bit for bit), checks guard words and judges. Throws only for faults of
 /// the machine, such as memory that runs out.
-Outcome run_case(const SweepCase& sweep_case, Backend backend, Memory& memory);
+Outcome run_case(const SweepCase& c, Backend backend, Memory& memory);
 
 }  // namespace tandem::tools
