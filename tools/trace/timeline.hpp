@@ -14,7 +14,7 @@ struct Span {
 };
 
 /// Spans of a trace in Chrome's format, as the emulator writes it; Failure, naming `file`, where it isn't one.
-std::vector<Span> parse_trace(const std::string& json, const std::string& file);
+std::vector<Span> parse_trace(const std::string& text, const std::string& file);
 
 /// Those that touch [begin, end], cut to it.
 std::vector<Span> within(const std::vector<Span>& spans, double begin, double end);
