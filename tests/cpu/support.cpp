@@ -43,10 +43,10 @@ oracle::Type type_of(tandem::Dtype dtype) {
 
 }  // namespace
 
-Tensor::Tensor(tandem::Dtype dtype, std::vector<int64_t> size, Layout layout)
+Tensor::Tensor(tandem::Dtype dtype, const std::vector<int64_t>& size, Layout layout)
     : Tensor(dtype, size, layout_strides(size, layout)) {}
 
-Tensor::Tensor(tandem::Dtype dtype, std::vector<int64_t> size, std::vector<int64_t> stride) {
+Tensor::Tensor(tandem::Dtype dtype, const std::vector<int64_t>& size, const std::vector<int64_t>& stride) {
   spec_.dtype = dtype;
   spec_.rank = static_cast<int>(size.size());
   int64_t last = 0;
@@ -75,7 +75,7 @@ void Tensor::for_each(const Visit& visit) const {
   }
 }
 
-int64_t Tensor::offset(std::vector<int64_t> index) const {
+int64_t Tensor::offset(const std::vector<int64_t>& index) const {
   int64_t at = 0;
   for (size_t n = 0; n < index.size(); ++n) at += index[n] * spec_.stride[n];
   return at;

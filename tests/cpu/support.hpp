@@ -24,9 +24,9 @@ class Tensor {
  public:
   Tensor() = default;
   /// `size` is (batch, row, head, column), or (row, head, column) for a packed one.
-  Tensor(tandem::Dtype dtype, std::vector<int64_t> size, Layout layout = Layout::contiguous);
+  Tensor(tandem::Dtype dtype, const std::vector<int64_t>& size, Layout layout = Layout::contiguous);
   /// With strides of the caller's choice.
-  Tensor(tandem::Dtype dtype, std::vector<int64_t> size, std::vector<int64_t> stride);
+  Tensor(tandem::Dtype dtype, const std::vector<int64_t>& size, const std::vector<int64_t>& stride);
 
   const tandem::TensorSpec& spec() const { return spec_; }
   tandem::TensorView view() const { return {spec_, const_cast<uint8_t*>(data())}; }
@@ -34,7 +34,7 @@ class Tensor {
   /// For a log-sum-exp: (batch, head, row), packed (head, row).
   oracle::Tensor oracle_lse() const;
 
-  int64_t offset(std::vector<int64_t> index) const;
+  int64_t offset(const std::vector<int64_t>& index) const;
   void set(const std::vector<int64_t>& index, float value);
   double get(const std::vector<int64_t>& index) const;
   /// Fills the rows [first, last) of a batch entry (ignored if packed) with normal numbers; row is the second of four
