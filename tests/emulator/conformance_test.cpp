@@ -1,5 +1,4 @@
 // Runs the conformance cases in the emulator, with several seeds, and compares with what a GPU wrote.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,18 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cases.hpp"
+#include "library.hpp"
 #include "params.hpp"
 
 namespace tandem::conformance {
 namespace {
 
 const emulator::Interface& library() {
-  static const emulator::Interface* interface = [] {
-    void* handle = dlopen(TANDEM_CONFORMANCE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) throw std::runtime_error(dlerror());
-    return reinterpret_cast<emulator::InterfaceFunction>(dlsym(handle, emulator::interface_symbol))();
-  }();
-  return *interface;
+  static const emulator::Interface& interface = emulator::open_library(TANDEM_CONFORMANCE_LIBRARY);
+  return interface;
 }
 
 const nlohmann::json& vectors() {
@@ -36,29 +32,11 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// 16-byte aligned copies, as device memory would be.
-struct Memory {
-  explicit Memory(const std::vector<uint8_t>& bytes) : bytes_(bytes.size()) {
-    data = static_cast<uint8_t*>(std::aligned_alloc(256, (bytes.size() + 255) / 256 * 256));
-    std::memcpy(data, bytes.data(), bytes.size());
-  }
-  ~Memory() { std::free(data); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  std::vector<uint8_t> content() const { return {data, data + bytes_}; }
-  uint8_t* data;
-
- private:
-  size_t bytes_;
-};
-
 /// The output, and what the checks reported.
 std::pair<std::vector<uint8_t>, std::string> run(const Case& c, uint64_t seed) {
-  const emulator::Kernel* kernel = nullptr;
-  for (size_t i = 0; i < library().kernel_count(); ++i)
-    if (c.kernel == library().kernel(i).name) kernel = &library().kernel(i);
+  const emulator::Kernel* kernel = emulator::find_kernel(library(), c.kernel.c_str());
   if (kernel == nullptr) return {{}, "no such kernel"};
-  const Memory input(c.input), output(c.output), flags(std::vector<uint8_t>(256));
+  const emulator::Memory input(c.input), output(c.output), flags(std::vector<uint8_t>(256));
   Params params{};
   params.input = input.data;
   params.output = output.data;

@@ -2,6 +2,7 @@
 #include "backends/emulator/block.hpp"
 
 #include <cstdarg>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -30,6 +31,13 @@ Thread::Thread(Block& owner, int number)
       lane(number % warp_lanes),
       clocks(actor::count(owner.run().threads)) {
   clocks.generic[actor()] = 1;
+}
+
+Thread::~Thread() {
+  // A fiber that never finished would be unwound by its destructor, but no unwinding passes the compiler's hooks, which
+  // it takes for functions that don't throw. So it is abandoned: moved where no destructor runs.
+  alignas(boost::context::fiber) std::byte grave[sizeof(boost::context::fiber)];
+  if (fiber) new (grave) boost::context::fiber(std::move(fiber));
 }
 
 Block::Block(Scheduler& scheduler, int index, uint8_t* shared, Stacks& stacks)

@@ -30,6 +30,9 @@ enum class Waiting { nothing, collective, mbarrier, mbarrier_poll, named_barrier
 
 struct Thread {
   Thread(Block& block, int index);
+  ~Thread();
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
 
   Block& block;
   int index, warp, lane;
@@ -108,7 +111,6 @@ class Block {
   int start(Copy&& copy);
   /// When the next copy completes; infinity if none is in flight.
   double next_due() const;
-  const Copy& next_copy() const { return copies[static_cast<size_t>(due_.top().second)]; }
   void finish_next();
   /// The next actors for a copy, with their clocks advanced.
   void assign_actors(Copy& copy);

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <map>
@@ -119,12 +120,15 @@ void Scheduler::end(Thread& self) {
 void Scheduler::retire(Seat& seat) {
   Block& block = *seat.block;
   current = nullptr;
-  while (block.next_due() < std::numeric_limits<double>::infinity()) {
-    const Copy& copy = block.next_copy();
-    if (copy.kind == Copy::Kind::load)
-      block.report("use before completion", copy.place, 0, "the block ends before a TMA load into %s completes",
+  while (block.next_due() < std::numeric_limits<double>::infinity()) block.finish_next();
+  for (const Copy& copy : block.copies) {
+    if (copy.kind != Copy::Kind::load) continue;
+    const bool waited = std::any_of(block.threads.begin(), block.threads.end(), [&](const auto& thread) {
+      return thread->clocks.generic[copy.shared_actor] >= copy.shared_clock;
+    });
+    if (!waited)
+      block.report("use before completion", copy.place, 0, "the block ends, and nobody waited for a TMA load into %s",
                    block.name_of(copy.shared).c_str());
-    block.finish_next();
   }
   if (run_.options.timing)
     for (const auto& thread : block.threads) run_.cycles = std::max(run_.cycles, thread->time);
