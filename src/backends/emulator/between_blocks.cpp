@@ -42,15 +42,13 @@ void add_release(int* flag, int value) {
   scheduler().maybe_preempt();
 }
 
-int atomic_add(int* address, int value) {
+int take_ticket(int* counter) {
   const uintptr_t place = TANDEM_PLACE;
-  const auto distance = static_cast<size_t>(reinterpret_cast<uint8_t*>(address) - current->block.shared());
-  if (distance < current->block.shared_bytes()) {
-    current->block.shadow.generic(*current, static_cast<uint32_t>(distance), 4, true, place);
-  } else {
-    check(address, GlobalMemory::Kind::atomic, place);
-  }
-  const int before = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+  check(counter, GlobalMemory::Kind::atomic, place);
+  if (current->lane != 0)
+    current->block.report("ticket of another lane", place, 0,
+                          "the instruction adds lane + 1: lane 0 alone may take one");
+  const int before = __atomic_fetch_add(counter, 1 + current->lane, __ATOMIC_RELAXED);
   scheduler().flag_changed();
   return before;
 }

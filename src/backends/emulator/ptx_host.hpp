@@ -85,7 +85,7 @@ TANDEM_DEVICE bool any(bool predicate) { return emulator::ballot(predicate) != 0
 TANDEM_DEVICE uint32_t ballot(bool predicate) { return emulator::ballot(predicate); }
 TANDEM_DEVICE int first_set(uint32_t mask) { return std::countr_zero(mask); }
 TANDEM_DEVICE void sync_warp() { emulator::sync_warp(); }
-TANDEM_DEVICE int atomic_add(int* address, int value) { return emulator::atomic_add(address, value); }
+TANDEM_DEVICE int take_ticket(int* counter) { return emulator::take_ticket(counter); }
 TANDEM_DEVICE float atomic_add(float* address, float value) { return emulator::atomic_add(address, value); }
 
 TANDEM_DEVICE void store_matrices(void* row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

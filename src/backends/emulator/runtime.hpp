@@ -65,7 +65,7 @@ void wait_for_previous_kernel();
 void allow_next_kernel();
 int load_acquire(const int* flag);
 void add_release(int* flag, int value);
-int atomic_add(int* address, int value);
+int take_ticket(int* counter);
 float atomic_add(float* address, float value);
 
 // TMA and bulk copies.

@@ -72,9 +72,9 @@ def compile_mutant(options, mutant, folder):
     library = folder / "libmutant.so"
     source = options.build / "src/backends/sm90/kernels" / f"{mutant.group['kernel']}.cu"
     includes = [f"-I{folder}", f"-I{ROOT}/src", f"-I{ROOT}/include"]
-    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(source), "-o", str(folder / "kernel.o")], check=True)
+    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(source), "-o", str(folder / "kernel.o")], check=True, capture_output=True, text=True)
     copy = options.build / "src/backends/sm90/kernels/copy_16bit.cu"
-    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(copy), "-o", str(folder / "copy.o")], check=True)
+    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(copy), "-o", str(folder / "copy.o")], check=True, capture_output=True, text=True)
     subprocess.run([options.compiler, "-shared", str(folder / "kernel.o"), str(folder / "copy.o"), "-Wl,--whole-archive",
                     str(options.archive), "-Wl,--no-whole-archive", *options.link, "-o", str(library)], check=True)
     return library
@@ -88,8 +88,8 @@ def examine(options, mutant):
             library = compile_mutant(options, mutant, pathlib.Path(folder))
         except ValueError as error:
             return False, f"STALE   {mutant.title()}: {error}"
-        except subprocess.CalledProcessError:
-            return False, f"BROKEN  {mutant.title()}: does not compile"
+        except subprocess.CalledProcessError as error:
+            return False, f"BROKEN  {mutant.title()}: does not compile:\n{error.stderr[:400]}"
         for problem in mutant.group["problems"]:
             for seed in SEEDS:
                 kinds, report = observe(options, library, problem, seed)
