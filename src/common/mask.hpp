@@ -10,7 +10,7 @@ namespace tandem {
 
 /// A window round the diagonal with both bounds resolved: query i sees keys i + diagonal - left to i + diagonal + right.
 struct Window {
-  static constexpr int32_t unlimited = 1 << 30;
+  static constexpr int32_t unlimited = INT32_MAX;
   int32_t left = unlimited;
   int32_t right = unlimited;
 };
@@ -26,13 +26,12 @@ TANDEM_SHARED_FUNCTION constexpr int32_t greatest(int32_t a, int32_t b) { return
 TANDEM_SHARED_FUNCTION constexpr int32_t clamp(int32_t x, int32_t low, int32_t high) { return least(greatest(x, low), high); }
 TANDEM_SHARED_FUNCTION constexpr int32_t ceil_divide(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-/// The keys that `query` sees among `keys`. Sums stay within 32 bits: |diagonal| and lengths are below 2^30.
-TANDEM_SHARED_FUNCTION Range visible_keys(int32_t query, int32_t keys, int32_t diagonal, Window window) {
-  const int64_t at = static_cast<int64_t>(query) + diagonal;
-  const int64_t begin = at - window.left, end = at + window.right + 1;
-  return {window.left >= Window::unlimited ? 0 : static_cast<int32_t>(begin < 0 ? 0 : (begin > keys ? keys : begin)),
-          window.right >= Window::unlimited ? keys
-                                            : static_cast<int32_t>(end < 0 ? 0 : (end > keys ? keys : end))};
+/// The keys that `query` sees among `keys`. No sum leaves 32 bits: lengths and |diagonal| are below 2^30,
+/// and what could leave is compared first.
+TANDEM_SHARED_FUNCTION constexpr Range visible_keys(int32_t query, int32_t keys, int32_t diagonal, Window window) {
+  const int32_t at = query + diagonal;
+  return {least(window.left >= at ? 0 : at - window.left, keys),
+          window.right >= keys - at ? keys : greatest(at + window.right + 1, 0)};
 }
 
 /// The key blocks of a query tile (rows [first, last], last included). Blocks of `visit` hold a key that some row sees;
@@ -42,12 +41,11 @@ struct KeyBlocks {
   Range full;
 };
 
-TANDEM_SHARED_FUNCTION KeyBlocks key_blocks(int32_t first, int32_t last, int32_t keys, int32_t diagonal, Window window,
+TANDEM_SHARED_FUNCTION constexpr KeyBlocks key_blocks(int32_t first, int32_t last, int32_t keys, int32_t diagonal, Window window,
                                             int32_t block) {
   const Range of_first = visible_keys(first, keys, diagonal, window);
   const Range of_last = visible_keys(last, keys, diagonal, window);
-  KeyBlocks blocks;
-  blocks.visit = {of_first.begin / block, ceil_divide(of_last.end, block)};
+  KeyBlocks blocks{{of_first.begin / block, ceil_divide(of_last.end, block)}, {0, 0}};
   if (blocks.visit.end < blocks.visit.begin) blocks.visit.end = blocks.visit.begin;
   // Every row sees the keys from the last row's first to the first row's last.
   blocks.full = {ceil_divide(of_last.begin, block), of_first.end / block};

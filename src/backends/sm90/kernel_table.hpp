@@ -21,4 +21,8 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
   return {};
 }
 
+constexpr size_t kernel_count = std::size(forward_variants) + std::size(helper_kernels);
+/// Defined by the generated source.
+extern const std::array<KernelImage, kernel_count> table_of_kernels;
+
 }  // namespace tandem::internal::sm90

@@ -8,9 +8,6 @@
 
 namespace tandem::internal::sm90 {
 
-constexpr size_t kernel_count = std::size(forward_variants) + std::size(helper_kernels);
-extern const std::array<KernelImage, kernel_count> table_of_kernels;
-
 std::span<const KernelImage> kernel_images() noexcept { return table_of_kernels; }
 
 const KernelImage* find_kernel(const char* name) noexcept {

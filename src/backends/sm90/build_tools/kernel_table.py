@@ -28,7 +28,7 @@ def main():
     assembly.append('.section .note.GNU-stack, "", %progbits')
     source += ["", "namespace tandem::internal::sm90 {", "",
                f"extern const std::array<KernelImage, {len(names)}> table_of_kernels;",
-               f"const std::array<KernelImage, {len(names)}> table_of_kernels = {{{{", *rows, "}};", "",
+               f"const std::array<KernelImage, kernel_count> table_of_kernels = {{{{", *rows, "}};", "",
                "}  // namespace tandem::internal::sm90"]
     pathlib.Path(table).write_text("\n".join(source) + "\n")
     pathlib.Path(images).write_text("\n".join(assembly) + "\n")

@@ -40,7 +40,7 @@ class Consumer {
       ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
       const Tile& tile = shared_.tile[slot_.stage];
       if (ptx::uniform(tile.row) < 0) break;
-      plan_blocks(tile);
+      take_blocks(tile);
       if constexpr (config.overlap == Overlap::two_stage)
         overlapped_tile(tile);
       else
@@ -55,18 +55,11 @@ class Consumer {
   }
 
  private:
-  /// Which blocks this warpgroup visits (all consumers of a tile visit the same) and which need no mask.
-  TANDEM_DEVICE void plan_blocks(const Tile& tile) {
-    const KeyBlocks all =
-        blocks_of<config.tile_query(), config.tile_key>(tile, params_.window, tile.row, config.tile_query());
-    const int first = tile.row + 64 * consumer_;
-    const Range full = blocks_of<config.tile_query(), config.tile_key>(tile, params_.window, first, 64).full;
-    // Rows beyond the sequence's queries see nothing: their blocks all take the mask.
-    const bool whole = first + 64 <= tile.queries;
-    block_ = ptx::uniform(all.visit.end - 1);
-    end_ = ptx::uniform(all.visit.begin);
-    full_end_ = ptx::uniform(whole ? clamp(full.end, all.visit.begin, all.visit.end) : all.visit.begin);
-    full_begin_ = ptx::uniform(whole ? clamp(full.begin, all.visit.begin, full_end_) : all.visit.begin);
+  TANDEM_DEVICE void take_blocks(const Tile& tile) {
+    block_ = ptx::uniform(tile.visit.end - 1);
+    end_ = ptx::uniform(tile.visit.begin);
+    full_begin_ = ptx::uniform(tile.full[consumer_].begin);
+    full_end_ = ptx::uniform(tile.full[consumer_].end);
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
 

@@ -42,16 +42,18 @@ struct alignas(64) Params {
 
 /// What the producer tells the consumers of a tile, through shared memory.
 struct alignas(16) Tile {
-  int32_t row;       // first query row, counted from the sequence's start; negative: no more tiles
+  int32_t row;  // first query row, counted from the sequence's start; negative: no more tiles
   int32_t head, batch;
-  int32_t queries;   // rows of the sequence that count; those up to `rows` get zeros
+  int32_t queries;  // rows of the sequence that count; those up to `rows` get zeros
   int32_t rows;
   int32_t keys;
   int32_t diagonal;
-  int32_t lse_row;   // rows of a packed LSE before this sequence
+  int32_t lse_row;  // rows of a packed LSE before this sequence
   // Coordinates of the output's tensor map: the row of the sequence's row 0, and the last two.
   int32_t map_row, map_batch, map_wrap;
   int32_t unused;
+  Range visit;    // key blocks, for all consumers
+  Range full[3];  // those that need no mask, for each consumer
 };
 
 }  // namespace tandem::internal::sm90::forward

@@ -11,42 +11,40 @@ namespace tandem::internal::sm90::forward {
 template <Config config>
 class Producer {
  public:
-  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params) : shared_(shared), params_(params) {}
+  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params)
+      : shared_(shared), params_(params), issuer_((ptx::thread_index() & 31) == 0) {}
 
-  /// Runs in the first warp of the producer warpgroup; its first lane issues everything.
+  /// Runs in the first warp of the producer warpgroup, all lanes together; the first one issues everything.
   TANDEM_DEVICE void run() {
-    const bool issuer = (ptx::thread_index() & 31) == 0;
-    if (issuer) {
+    if (issuer_) {
       ptx::prefetch(params_.query);
       ptx::prefetch(params_.key);
       ptx::prefetch(params_.value);
     }
     TileScheduler<config.tile_query()> scheduler(params_);
-    while (true) {
-      const Tile tile = scheduler.next();
-      if (issuer) {
-        announce(tile);
-        if (tile.row >= 0) load(tile);
-      }
-      ptx::sync_warp();
-      if (tile.row < 0) break;
-    }
+    const Tile* tile = announce(scheduler.next());
+    while (tile->row >= 0) tile = load(*tile, scheduler);
   }
 
  private:
   using QueryLayout = ChunkLayout<config.head_dim>;  // of queries and keys
   using ValueLayout = ChunkLayout<config.value_dim>;
 
-  TANDEM_DEVICE void announce(const Tile& tile) {
+  TANDEM_DEVICE const Tile* announce(Position position) {
+    Tile& tile = shared_.tile[slot_.stage];
     ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);
-    shared_.tile[slot_.stage] = tile;
-    ptx::arrive(shared_.tile_full[slot_.stage]);
+    if (issuer_) {
+      describe<config.consumers, config.tile_key>(params_, position, tile);
+      ptx::arrive(shared_.tile_full[slot_.stage]);
+    }
+    ptx::sync_warp();  // the other lanes read the tile too
     slot_.next();
+    return &tile;
   }
 
-  TANDEM_DEVICE void load(const Tile& tile) {
-    const KeyBlocks blocks =
-        blocks_of<config.tile_query(), config.tile_key>(tile, params_.window, tile.row, config.tile_query());
+  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its first
+  /// loads wait for nothing but room: instructions are dear beside a running wgmma.
+  TANDEM_DEVICE const Tile* load(const Tile& tile, TileScheduler<config.tile_query()>& scheduler) {
     const bool ragged = params_.key_rows.ragged;
     const int32_t offset = ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
     row_ = ragged ? ragged_rows - tile.keys : 0;
@@ -54,26 +52,29 @@ class Producer {
     wrap_ = ragged ? ragged_rows : 0;
     head_ = tile.head / params_.group;
     // From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
-    int block = blocks.visit.end - 1;
-    load_key(block);
+    const int first = tile.visit.end - 1, last = tile.visit.begin;
+    load_key(first);
     load_query(tile);
-    for (; block > blocks.visit.begin; --block) {
-      load_key(block - 1);
+    const Tile* next = nullptr;
+    for (int block = first; block >= last; --block) {
+      if (next == nullptr && (block < first || block == last)) next = announce(scheduler.next());
+      if (block > last) load_key(block - 1);
       load_value(block);
     }
-    load_value(block);
+    return next;
   }
 
   TANDEM_DEVICE void load_query(const Tile& tile) {
+    const int row = tile.map_row + tile.row, head = tile.head, batch = tile.map_batch, wrap = tile.map_wrap;
 #pragma unroll
     for (int w = 0; w < config.consumers; ++w) {
       ptx::wait(shared_.query_empty[w], query_parity_ ^ 1);
+      if (!issuer_) continue;
       ptx::arrive_expect(shared_.query_full[w], QueryLayout::bytes(64));
 #pragma unroll
       for (int c = 0; c < QueryLayout::chunks; ++c)
         ptx::tma_load(shared_.query[w] + QueryLayout::chunk_offset(64, c) / 2, params_.query, shared_.query_full[w],
-                      c * QueryLayout::chunk_columns, tile.map_row + tile.row + 64 * w, tile.head, tile.map_batch,
-                      tile.map_wrap);
+                      c * QueryLayout::chunk_columns, row + 64 * w, head, batch, wrap);
     }
     query_parity_ ^= 1;
   }
@@ -91,6 +92,7 @@ class Producer {
 
   template <class Layout, class Element>
   TANDEM_DEVICE void load_block(const ptx::TensorMap& map, Element* tile, ptx::Barrier& full, int block) {
+    if (!issuer_) return;
     ptx::arrive_expect(full, Layout::bytes(config.tile_key));
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
@@ -100,6 +102,7 @@ class Producer {
 
   Shared<config>& shared_;
   const Params& params_;
+  const bool issuer_;
   RingPosition<config.stages> key_, value_;
   RingPosition<2> slot_;
   int query_parity_ = 0;

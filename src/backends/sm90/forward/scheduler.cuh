@@ -27,34 +27,44 @@ TANDEM_DEVICE Sequence locate(const Rows& rows, int32_t batch, int32_t sequences
   return sequence;
 }
 
+/// Which tile of which head of which sequence.
+struct Position {
+  int32_t batch, head, tile;
+};
+
 template <int tile_query>
 class TileScheduler {
  public:
   TANDEM_DEVICE explicit TileScheduler(const Params& params)
       : params_(params), next_(ptx::block_index()), lane_(ptx::thread_index() & 31) {}
 
-  /// The next tile; its row is negative when there is none.
-  TANDEM_DEVICE Tile next() {
-    const int32_t index = next_;
-    // Asked for now and needed a tile later, so that the atomic's latency is hidden.
-    next_ = index + ptx::grid_size();
-    if (params_.tile_counter != nullptr) {
-      if (lane_ == 0) next_ = ptx::grid_size() + ptx::atomic_add(params_.tile_counter, 1);
-      next_ = ptx::shuffle(next_, 0);
+  /// The next tile; its tile number is negative when there is none. All lanes get the same.
+  TANDEM_DEVICE Position next() {
+    if (params_.tile_counter == nullptr) {
+      const int32_t index = next_;
+      next_ += ptx::grid_size();
+      return find(index);
     }
-    return params_.scan ? scanned(index) : dense(index);
+    // Lane 0 asked for this index a tile ago and asks for the next one now; nothing touches the answer until then, so that
+    // the atomic's latency is hidden.
+    const int32_t index = ptx::shuffle(next_, 0) + (first_ ? 0 : ptx::grid_size());
+    first_ = false;
+    if (lane_ == 0) next_ = ptx::take_ticket(params_.tile_counter);
+    return find(index);
   }
 
  private:
-  TANDEM_DEVICE Tile dense(int32_t index) const {
-    if (index >= params_.tiles) return none();
+  TANDEM_DEVICE Position find(int32_t index) { return params_.scan ? scanned(index) : dense(index); }
+
+  TANDEM_DEVICE Position dense(int32_t index) const {
+    if (index >= params_.tiles) return {0, 0, -1};
     const TilePosition position = params_.order.at(index);
     const int32_t batch = position.head / params_.query_heads;
-    return describe(batch, position.head - batch * params_.query_heads, position.tile);
+    return {batch, position.head - batch * params_.query_heads, position.tile};
   }
 
   /// Walks over the sequences, 32 at a time, until the index falls into one. Indices only grow, so each block walks once.
-  TANDEM_DEVICE Tile scanned(int32_t index) {
+  TANDEM_DEVICE Position scanned(int32_t index) {
     while (first_sequence_ <= params_.batch) {
       const int32_t batch = first_sequence_ + lane_;
       int32_t tiles = 0;
@@ -74,58 +84,72 @@ class TileScheduler {
         const TileOrder order{tiles, params_.query_heads, least(params_.order.section, params_.query_heads),
                               params_.order.longest_first};
         const TilePosition position = order.at(index - tiles_before_ - before);
-        return describe(first_sequence_ + found, position.head, position.tile);
+        return {first_sequence_ + found, position.head, position.tile};
       }
       tiles_before_ += ptx::shuffle(sum, 31);
       first_sequence_ += 32;
     }
-    return none();
-  }
-
-  TANDEM_DEVICE Tile describe(int32_t batch, int32_t head, int32_t tile_index) const {
-    const Sequence query = locate(params_.query_rows, batch, params_.batch);
-    Tile tile;
-    tile.row = tile_index * tile_query;
-    tile.head = head;
-    tile.batch = batch;
-    tile.queries = query.used;
-    tile.rows = query.rows;
-    tile.keys = batch < params_.batch ? locate(params_.key_rows, batch, params_.batch).used : 0;
-    tile.diagonal = params_.has_diagonal ? params_.diagonal : tile.keys - tile.queries;
-    tile.lse_row = params_.query_rows.cumulative != nullptr ? query.offset : 0;
-    const bool ragged = params_.query_rows.ragged;
-    tile.map_row = ragged ? ragged_rows - query.rows : 0;
-    tile.map_batch = ragged ? query.offset + query.rows : batch;
-    tile.map_wrap = ragged ? ragged_rows : 0;
-    tile.unused = 0;
-    return tile;
-  }
-
-  static TANDEM_DEVICE Tile none() {
-    Tile tile{};
-    tile.row = -1;
-    return tile;
+    return {0, 0, -1};
   }
 
   const Params& params_;
   int32_t next_;
   int32_t lane_;
+  bool first_ = true;
   int32_t first_sequence_ = 0;
   int32_t tiles_before_ = 0;  // of the sequences before first_sequence_
 };
 
-/// The key blocks of a tile. A tile whose rows see nothing still visits one block, wholly behind the last key: zeros from
-/// TMA and a mask over all of it, so that no role needs a branch for it.
-template <int tile_query, int tile_key>
-TANDEM_DEVICE KeyBlocks blocks_of(const Tile& tile, Window window, int32_t first, int32_t rows) {
-  const int32_t last = least(first + rows, tile.queries) - 1;
-  KeyBlocks blocks{{0, 0}, {0, 0}};
-  if (last >= first) blocks = key_blocks(first, last, tile.keys, tile.diagonal, window, tile_key);
-  if (blocks.visit.end <= blocks.visit.begin) {
-    const int32_t behind = ceil_divide(tile.keys, tile_key);
-    blocks = {{behind, behind + 1}, {behind, behind}};
+/// The key blocks of a tile: all consumers visit the same, each needs the mask for others. A tile whose rows see nothing
+/// still visits one block, wholly behind the last key: zeros from TMA and a mask over all of it, so that no role needs a
+/// branch for it.
+template <int consumers, int tile_key>
+TANDEM_DEVICE void plan_blocks(const Params& params, Tile& tile) {
+  const int32_t behind = ceil_divide(tile.keys, tile_key);
+  const int32_t last = least(tile.row + 64 * consumers, tile.queries) - 1;
+  Range visit{behind, behind + 1};
+  if (last >= tile.row) {
+    const Range seen = key_blocks(tile.row, last, tile.keys, tile.diagonal, params.window, tile_key).visit;
+    if (seen.end > seen.begin) visit = seen;
   }
-  return blocks;
+  tile.visit = visit;
+#pragma unroll
+  for (int w = 0; w < consumers; ++w) {
+    const int32_t first = tile.row + 64 * w;
+    // Rows between `queries` and `rows` get zeros, so that a consumer that has such takes the mask always. What it
+    // computes beyond `rows` is never stored.
+    Range full{visit.begin, visit.begin};
+    if (first + 64 <= tile.queries || tile.queries == tile.rows) {
+      const int32_t end = greatest(least(first + 64, tile.queries), first + 1);
+      full = key_blocks(first, end - 1, tile.keys, tile.diagonal, params.window, tile_key).full;
+      full.end = clamp(full.end, visit.begin, visit.end);
+      full.begin = clamp(full.begin, visit.begin, full.end);
+    }
+    tile.full[w] = full;
+  }
+}
+
+/// Fills in what consumers need of a tile, in shared memory.
+template <int consumers, int tile_key>
+TANDEM_DEVICE void describe(const Params& params, Position position, Tile& tile) {
+  if (position.tile < 0) {
+    tile.row = -1;
+    return;
+  }
+  const Sequence query = locate(params.query_rows, position.batch, params.batch);
+  const bool ragged = params.query_rows.ragged;
+  tile.row = position.tile * 64 * consumers;
+  tile.head = position.head;
+  tile.batch = position.batch;
+  tile.queries = query.used;
+  tile.rows = query.rows;
+  tile.keys = position.batch < params.batch ? locate(params.key_rows, position.batch, params.batch).used : 0;
+  tile.diagonal = params.has_diagonal ? params.diagonal : tile.keys - tile.queries;
+  tile.lse_row = params.query_rows.cumulative != nullptr ? query.offset : 0;
+  tile.map_row = ragged ? ragged_rows - query.rows : 0;
+  tile.map_batch = ragged ? query.offset + query.rows : position.batch;
+  tile.map_wrap = ragged ? ragged_rows : 0;
+  plan_blocks<consumers, tile_key>(params, tile);
 }
 
 }  // namespace tandem::internal::sm90::forward

@@ -32,7 +32,17 @@ TANDEM_DEVICE void sync_warp() { __syncwarp(); }
 /// The lowest set bit's number; the mask is not 0.
 TANDEM_DEVICE int first_set(uint32_t mask) { return __ffs(static_cast<int>(mask)) - 1; }
 
-TANDEM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
+/// Adds one and returns the value before; called by lane 0 alone. The addend is written as lane + 1, since ptxas would
+/// aggregate a constant one over the warp, with a shuffle that waits for the answer at once.
+TANDEM_DEVICE int take_ticket(int* counter) {
+  int before;
+  asm volatile(
+      "{\n.reg .u32 one;\nmov.u32 one, %%laneid;\nadd.u32 one, one, 1;\natom.global.relaxed.gpu.add.s32 %0, [%1], one;\n}\n"
+      : "=r"(before)
+      : "l"(counter)
+      : "memory");
+  return before;
+}
 TANDEM_DEVICE float atomic_add(float* address, float value) { return atomicAdd(address, value); }
 
 /// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.

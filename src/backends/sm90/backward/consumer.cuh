@@ -1,0 +1,298 @@
+// The consumers' role (FA-3 Algorithm 3, lines 9 to 17): each warpgroup owns 64 keys. Scores are computed transposed,
+// S^T = K Q^T, so that P^T and dS^T stay in registers as the first operand of dV += P^T dO and dK += dS^T Q; only dS goes
+// through shared memory, for dQ^T = K^T dS^T, which sums over the keys of both warpgroups. dQ of a query block is computed
+// one step late, so that neither warpgroup waits for the other's dS and the two can run out of phase.
+#pragma once
+
+#include "backends/sm90/backward/epilogue.cuh"
+#include "backends/sm90/backward/scheduler.cuh"
+#include "backends/sm90/backward/shared.cuh"
+#include "backends/sm90/tile/layout.hpp"
+#include "backends/sm90/tile/ring.cuh"
+
+namespace tandem::internal::sm90::backward {
+
+/// Four floats of one vector store.
+struct alignas(16) Quad {
+  float x, y, z, w;
+};
+struct alignas(8) Pair {
+  float x, y;
+};
+
+template <Config config>
+class Consumer {
+  using Element = typename Shared<config>::Element;
+  using Layout = ChunkLayout<config.head_dim>;        // of K, V, Q, dO
+  using ScoreLayout = ChunkLayout<Config::tile_key>;  // of dS
+  static constexpr int tile_query = config.tile_query, tile_key = Config::tile_key, head_dim = config.head_dim;
+
+ public:
+  TANDEM_DEVICE Consumer(Shared<config>& shared, const Params& params, int warpgroup)
+      : shared_(shared),
+        params_(params),
+        consumer_(warpgroup),
+        warp_((ptx::thread_index() >> 5) & 3),
+        lane_(ptx::thread_index() & 31) {}
+
+  TANDEM_DEVICE void run(Steps steps) {
+#pragma unroll
+    for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
+    full_ = {ptx::uniform(shared_.tile.full.begin), ptx::uniform(shared_.tile.full.end)};
+    ptx::wait(shared_.key_full, 0);
+    if (steps.left() > 0) {
+      all_steps(steps);
+    } else {
+      ptx::wait(shared_.value_full, 0);
+    }
+    const Epilogue<config> epilogue{shared_, params_, consumer_, warp_, lane_};
+    epilogue.store(grad_value_, shared_.value, params_.grad_value, 1);
+    ptx::barrier_sync(1, 128 * Config::consumers);  // K is dQ's operand in both warpgroups
+    epilogue.store(grad_key_, shared_.key, params_.grad_key, params_.scale);
+    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();
+  }
+
+ private:
+  TANDEM_DEVICE void all_steps(Steps& steps) {
+    ptx::wait(shared_.query_full[0], 0);
+    ptx::wgmma_fence(scores_);
+    issue_scores();
+    ptx::wait(shared_.value_full, 0);
+    if (config.turns && consumer_ == 1) give_turn();
+    weigh(steps.block());
+    if (steps.left() == 1) {
+      step<false, false>(steps);
+    } else {
+      step<false, true>(steps);
+      while (steps.left() > 1) step<true, true>(steps);
+      step<true, false>(steps);
+    }
+    issue_grad_query();
+    ptx::wgmma_wait<0>(grad_query_);
+    release_grad_scores();
+    store_grad_query();
+    ptx::fence_proxy_async();
+    ptx::sync_warp();
+    release_part();
+  }
+
+  /// One query block; on entry its P and dP are in registers and nothing is in flight, on exit those of the next block.
+  /// `last_dq`: there is a dQ of the step before. `more`: there is a next block.
+  template <bool last_dq, bool more>
+  TANDEM_DEVICE void step(Steps& steps) {
+    if constexpr (config.early_value) {
+      pack_weights();
+      ptx::wgmma_fence(weights_, grad_value_);
+      issue_grad_value();  // line 12
+      if (more || consumer_ == 0) give_turn();
+      differentiate();  // line 14
+      if constexpr (last_dq) issue_grad_query();
+      ptx::wgmma_fence(grad_weights_, grad_key_);
+      issue_grad_key();
+      store_grad_scores();
+      ptx::wgmma_wait<1>(grad_value_);
+      release_grad_out();
+      publish<last_dq>();
+      ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_);
+      release_query();
+      if constexpr (more) issue_next_scores();
+    } else {
+      differentiate();
+      pack_weights();
+      if constexpr (last_dq) wait_grad_scores();
+      ptx::wgmma_fence(grad_weights_, grad_key_, weights_, grad_value_);
+      issue_grad_value();
+      issue_grad_key();
+      if constexpr (last_dq) issue_grad_query<false>();
+      store_grad_scores();
+      ptx::wgmma_wait<last_dq ? 2 : 1>(grad_value_);
+      release_grad_out();
+      ptx::wgmma_wait<last_dq ? 1 : 0>(grad_key_, weights_, grad_weights_);
+      release_query();
+      ptx::wgmma_wait<0>(grad_query_);
+      if constexpr (more) issue_next_scores();
+      publish<last_dq>();
+    }
+    steps.next();
+    if constexpr (more) weigh(steps.block());
+  }
+
+  /// S^T = K Q^T (line 10).
+  TANDEM_DEVICE void issue_scores() { issue_from_keys(scores_, shared_.key, shared_.query[query_.stage]); }
+  TANDEM_DEVICE void issue_next_scores() {
+    ptx::wait(shared_.query_full[query_.stage], query_.parity);
+    ptx::wgmma_fence(scores_);
+    issue_scores();
+  }
+  TANDEM_DEVICE void issue_from_keys(float (&target)[tile_query / 2], const Element* keys, const Element* queries) {
+    const ptx::Descriptor a = ptx::matrix<Layout::swizzle>(
+        reinterpret_cast<const uint8_t*>(keys) + consumer_ * 64 * Layout::row_bytes, 16, Layout::group_bytes);
+    const ptx::Descriptor b = ptx::matrix<Layout::swizzle>(queries, 16, Layout::group_bytes);
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k)
+      ptx::wgmma<Element>(target, ptx::advance(a, Layout::step_offset(tile_key, k)),
+                          ptx::advance(b, Layout::step_offset(tile_query, k)), k != 0);
+    ptx::wgmma_commit();
+  }
+
+  /// With S in flight: dP^T = V dO^T (line 13) goes behind it, and P = exp(S - LSE) (line 11) is formed meanwhile.
+  TANDEM_DEVICE void weigh(int block) {
+    ptx::wait(shared_.grad_out_full[grad_out_.stage], grad_out_.parity);
+    ptx::wgmma_fence(grad_scores_);
+    issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[grad_out_.stage]);
+    ptx::wgmma_wait<1>(scores_);
+    wait_turn();
+    if (block < full_.begin || block >= full_.end) mask(block);
+    const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[query_.stage]) + (lane_ & 3);
+    const float scale = params_.scale_log2;
+#pragma unroll
+    for (int j = 0; j < tile_query / 8; ++j) {
+      const Pair l = lse[4 * j];
+      scores_[4 * j] = ptx::exp2(ptx::multiply_add(scores_[4 * j], scale, -l.x));
+      scores_[4 * j + 1] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 1], scale, -l.y));
+      scores_[4 * j + 2] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 2], scale, -l.x));
+      scores_[4 * j + 3] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 3], scale, -l.y));
+    }
+    ptx::wgmma_wait<0>(grad_scores_);
+  }
+
+  /// Hides the queries that don't see a key. Rows of a fragment are keys, its columns queries.
+  TANDEM_DEVICE void mask(int block) {
+    const Tile& tile = shared_.tile;
+    const int first_column = block * tile_query + fragment_column(lane_, 0);
+    const Window window{params_.window.right, params_.window.left};
+    const float hidden = params_.scale_log2 > 0 ? -__builtin_huge_valf() : __builtin_huge_valf();
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int key = tile.first_key + 64 * consumer_ + fragment_row(warp_, lane_) + 8 * r;
+      Range seeing{0, 0};
+      if (key < tile.keys) seeing = visible_keys(key, (block + 1) * tile_query, -tile.diagonal, window);
+      const int begin = seeing.begin - first_column, end = seeing.end - first_column;
+#pragma unroll
+      for (int i = 0; i < tile_query / 2; ++i)
+        if (fragment_upper(i) == r && (fragment_column(0, i) >= end || fragment_column(0, i) < begin)) scores_[i] = hidden;
+    }
+  }
+
+  TANDEM_DEVICE void pack_weights() {
+#pragma unroll
+    for (int i = 0; i < tile_query / 2; i += 2)
+      weights_[i / 8][i / 2 % 4] = ptx::pack<Element>(scores_[i], scores_[i + 1]);
+  }
+  /// dS = P * (dP - D).
+  TANDEM_DEVICE void differentiate() {
+    const Pair* delta = reinterpret_cast<const Pair*>(shared_.delta[grad_out_.stage]) + (lane_ & 3);
+#pragma unroll
+    for (int j = 0; j < tile_query / 8; ++j) {
+      const Pair d = delta[4 * j];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int i = 4 * j + 2 * r;
+        grad_weights_[i / 8][i / 2 % 4] = ptx::pack<Element>(scores_[i] * (grad_scores_[i] - d.x),
+                                                             scores_[i + 1] * (grad_scores_[i + 1] - d.y));
+      }
+    }
+  }
+
+  TANDEM_DEVICE void issue_grad_value() { issue_sum(grad_value_, weights_, shared_.grad_out[grad_out_.stage]); }
+  TANDEM_DEVICE void issue_grad_key() { issue_sum(grad_key_, grad_weights_, shared_.query[query_.stage]); }
+  TANDEM_DEVICE void issue_sum(float (&sum)[head_dim / 2], const uint32_t (&a)[tile_query / 16][4], const Element* rows) {
+    const ptx::Descriptor b =
+        ptx::matrix<Layout::swizzle>(rows, tile_query * Layout::row_bytes, Layout::group_bytes);
+#pragma unroll
+    for (int k = 0; k < tile_query / 16; ++k)
+      ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 16 * Layout::row_bytes), true);
+    ptx::wgmma_commit();
+  }
+
+  TANDEM_DEVICE void wait_grad_scores() { ptx::wait(shared_.grad_scores_full[read_.stage], read_.parity); }
+  /// dQ^T = K^T dS^T (line 16) of the block before: 64 columns of d, for all or half of the queries.
+  template <bool waits = true>
+  TANDEM_DEVICE void issue_grad_query() {
+    if constexpr (waits) wait_grad_scores();
+    const uint8_t* keys = reinterpret_cast<const uint8_t*>(shared_.key);
+    const uint8_t* scores = reinterpret_cast<const uint8_t*>(shared_.grad_scores[read_.stage]);
+    if constexpr (head_dim == 64) {
+      scores += consumer_ * config.grad_queries() * ScoreLayout::row_bytes;
+    } else {
+      keys += Layout::chunk_offset(tile_key, consumer_);
+    }
+    const ptx::Descriptor a = ptx::matrix<Layout::swizzle>(keys, 16, Layout::group_bytes);
+    const ptx::Descriptor b = ptx::matrix<ScoreLayout::swizzle>(scores, 16, ScoreLayout::group_bytes);
+    ptx::wgmma_fence(grad_query_);
+#pragma unroll
+    for (int k = 0; k < tile_key / 16; ++k)
+      ptx::wgmma<Element, ptx::Major::MN>(grad_query_, ptx::advance(a, k * 16 * Layout::row_bytes),
+                                          ptx::advance(b, ScoreLayout::step_offset(tile_query, k)), k != 0);
+    ptx::wgmma_commit();
+  }
+
+  /// dS to shared memory, rows being queries (line 15).
+  TANDEM_DEVICE void store_grad_scores() {
+    ptx::wait(shared_.grad_scores_empty[write_.stage], write_.parity ^ 1);
+    uint8_t* target = reinterpret_cast<uint8_t*>(shared_.grad_scores[write_.stage]) +
+                      ScoreLayout::chunk_offset(tile_query, consumer_) +
+                      swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes);
+#pragma unroll
+    for (int k = 0; k < tile_query / 16; ++k)
+      ptx::store_matrices_transposed(target + k * 16 * ScoreLayout::row_bytes, grad_weights_[k][0], grad_weights_[k][1],
+                                     grad_weights_[k][2], grad_weights_[k][3]);
+  }
+  /// Hands over this step's dS and the last step's dQ: one proxy fence for both, since it waits for the stores.
+  template <bool last_dq>
+  TANDEM_DEVICE void publish() {
+    if constexpr (last_dq) {
+      ptx::tie(grad_query_);
+      release_grad_scores();
+      store_grad_query();
+    }
+    ptx::fence_proxy_async();
+    ptx::sync_warp();
+    if (lane_ == 0) ptx::arrive(shared_.grad_scores_full[write_.stage]);
+    write_.next();
+    if constexpr (last_dq) release_part();
+  }
+
+  TANDEM_DEVICE void store_grad_query() {
+    ptx::wait(shared_.grad_query_empty[slot_.stage][consumer_], slot_.parity ^ 1);
+    Quad* part = reinterpret_cast<Quad*>(shared_.grad_query[slot_.stage][consumer_]) + 32 * warp_ + lane_;
+#pragma unroll
+    for (int j = 0; j < config.grad_queries() / 8; ++j)
+      part[128 * j] = {grad_query_[4 * j], grad_query_[4 * j + 1], grad_query_[4 * j + 2], grad_query_[4 * j + 3]};
+  }
+  TANDEM_DEVICE void release_part() {
+    if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot_.stage][consumer_]);
+    slot_.next();
+  }
+  TANDEM_DEVICE void release_grad_scores() {
+    if (lane_ == 0) ptx::arrive(shared_.grad_scores_empty[read_.stage]);
+    read_.next();
+  }
+  TANDEM_DEVICE void release_query() {
+    if (lane_ == 0) ptx::arrive(shared_.query_empty[query_.stage]);
+    query_.next();
+  }
+  TANDEM_DEVICE void release_grad_out() {
+    if (lane_ == 0) ptx::arrive(shared_.grad_out_empty[grad_out_.stage]);
+    grad_out_.next();
+  }
+
+  TANDEM_DEVICE void wait_turn() {
+    if constexpr (config.turns) ptx::barrier_sync(4 + consumer_, 256);
+  }
+  TANDEM_DEVICE void give_turn() {
+    if constexpr (config.turns) ptx::barrier_arrive(4 + (consumer_ ^ 1), 256);
+  }
+
+  Shared<config>& shared_;
+  const Params& params_;
+  const int consumer_, warp_, lane_;
+  Range full_{0, 0};
+  RingPosition<Config::stages> query_, grad_out_, write_, read_;
+  RingPosition<config.slots> slot_;
+  float scores_[tile_query / 2], grad_scores_[tile_query / 2];
+  float grad_key_[head_dim / 2], grad_value_[head_dim / 2], grad_query_[config.grad_queries() / 2];
+  uint32_t weights_[tile_query / 16][4], grad_weights_[tile_query / 16][4];
+};
+
+}  // namespace tandem::internal::sm90::backward

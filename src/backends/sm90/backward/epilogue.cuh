@@ -1,0 +1,49 @@
+// The end of a tile (FA-3 Algorithm 3, line 22): dK and dV to 16 bits and, through shared memory, to global memory by TMA,
+// which clips them to the sequence.
+#pragma once
+
+#include "backends/sm90/backward/shared.cuh"
+#include "backends/sm90/tile/layout.hpp"
+
+namespace tandem::internal::sm90::backward {
+
+template <Config config>
+struct Epilogue {
+  using Element = typename Shared<config>::Element;
+  using Layout = ChunkLayout<config.head_dim>;
+
+  Shared<config>& shared;
+  const Params& params;
+  const int consumer, warp, lane;
+
+  /// Stages the sum in this warpgroup's rows of the operand's tile, which nothing reads any more.
+  TANDEM_DEVICE void store(float (&sum)[config.head_dim / 2], Element* operand, const ptx::TensorMap& map, float scale) const {
+    const Tile& tile = shared.tile;
+    const int first = 64 * consumer, row = first + fragment_row(warp, lane), rows = tile.keys - tile.first_key;
+    // Rows that don't count are 0 whatever a query's NaN made of them.
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 2; ++i) sum[i] = row + 8 * fragment_upper(i) < rows ? sum[i] * scale : 0.0f;
+    uint8_t* staged = reinterpret_cast<uint8_t*>(operand);
+#pragma unroll
+    for (int k = 0; k < config.head_dim / 16; ++k) {
+      const int offset =
+          Layout::chunk_offset(Config::tile_key, k / Layout::steps) +
+          swizzled_offset(first + 16 * warp + (lane & 15), k % Layout::steps * 2 + (lane >> 4), Layout::row_bytes);
+      ptx::store_matrices(staged + offset, ptx::pack<Element>(sum[8 * k], sum[8 * k + 1]),
+                          ptx::pack<Element>(sum[8 * k + 2], sum[8 * k + 3]),
+                          ptx::pack<Element>(sum[8 * k + 4], sum[8 * k + 5]),
+                          ptx::pack<Element>(sum[8 * k + 6], sum[8 * k + 7]));
+    }
+    ptx::fence_proxy_async();
+    ptx::barrier_sync(2 + consumer, 128);
+    if (warp != 0 || lane != 0) return;
+#pragma unroll
+    for (int c = 0; c < Layout::chunks; ++c)
+      ptx::tma_store(map, staged + Layout::chunk_offset(Config::tile_key, c) + first * Layout::row_bytes,
+                     c * Layout::chunk_columns, tile.out_row + tile.first_key + first, tile.head, tile.out_batch,
+                     tile.key_wrap);
+    ptx::bulk_commit();
+  }
+};
+
+}  // namespace tandem::internal::sm90::backward

@@ -1,0 +1,110 @@
+// Which keys a block works on. Run by the block's first warp, all lanes together.
+#pragma once
+
+#include "backends/sm90/backward/params.hpp"
+#include "backends/sm90/forward/scheduler.cuh"
+#include "backends/sm90/ptx/ptx.hpp"
+
+namespace tandem::internal::sm90::backward {
+
+using forward::locate;
+using forward::Sequence;
+
+struct Position {
+  int32_t batch, head, tile;  // tile negative: none
+};
+
+/// Tiles of a head are counted from its last keys. So TileOrder::longest_first, which begins with high numbers, begins
+/// with the first keys, which most queries see under a causal mask.
+TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t first_batch, int32_t heads) {
+  const TilePosition at = order.at(index);
+  const int32_t batch = at.head / heads;
+  return {first_batch + batch, at.head - batch * heads, order.tiles_per_head - 1 - at.tile};
+}
+
+/// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows behind
+/// the last sequence count as one more.
+template <int tile_key>
+TANDEM_DEVICE Position scanned(const Params& params, int32_t index) {
+  const int32_t lane = ptx::thread_index() & 31;
+  int32_t before = 0;
+  for (int32_t first = 0; first <= params.batch; first += 32) {
+    const int32_t batch = first + lane;
+    int32_t tiles = 0;
+    if (batch <= params.batch) tiles = ceil_divide(locate(params.key_rows, batch, params.batch).rows, tile_key);
+    int32_t sum = tiles * params.key_heads;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int32_t left = ptx::shuffle_up(sum, distance);
+      if (lane >= distance) sum += left;
+    }
+    const uint32_t beyond = ptx::ballot(index - before < sum);
+    if (beyond != 0) {
+      const int found = ptx::first_set(beyond);
+      tiles = ptx::shuffle(tiles, found);
+      const int32_t skipped = before + ptx::shuffle(sum, found) - tiles * params.key_heads;
+      const TileOrder order{tiles, params.key_heads, least(params.order.section, params.key_heads),
+                            params.order.longest_first};
+      return position(order, index - skipped, first + found, params.key_heads);
+    }
+    before += ptx::shuffle(sum, 31);
+  }
+  return {0, 0, -1};
+}
+
+/// Fills in the block's tile.
+template <int tile_query, int tile_key>
+TANDEM_DEVICE void describe(const Params& params, Position at, Tile& tile) {
+  tile.first_key = at.tile < 0 ? -1 : at.tile * tile_key;
+  if (at.tile < 0) return;
+  const Sequence key = locate(params.key_rows, at.batch, params.batch);
+  // Behind the last sequence of packed keys: rows without queries, whose gradients are 0.
+  Sequence query{0, 0, 0};
+  if (at.batch < params.batch) query = locate(params.query_rows, at.batch, params.batch);
+  tile.head = at.head;
+  tile.queries = query.used;
+  tile.keys = key.used;
+  tile.diagonal = params.has_diagonal ? params.diagonal : key.used - query.used;
+  tile.first_block = params.blocks.first(at.batch, query.offset, params.query_rows.cumulative != nullptr);
+  const bool ragged_query = params.query_rows.ragged, ragged_key = params.key_rows.ragged;
+  tile.query_row = ragged_query ? ragged_rows - query.used : 0;
+  tile.query_batch = ragged_query ? query.offset + query.used : at.batch;
+  tile.query_wrap = ragged_query ? ragged_rows : 0;
+  tile.key_row = ragged_key ? ragged_rows - key.used : 0;
+  tile.key_batch = ragged_key ? key.offset + key.used : at.batch;
+  tile.key_wrap = ragged_key ? ragged_rows : 0;
+  tile.out_row = ragged_key ? ragged_rows - key.rows : 0;
+  tile.out_batch = ragged_key ? key.offset + key.rows : at.batch;
+  // Key j sees, so to say, the queries from j - diagonal - right to j - diagonal + left. The last block counts as whole:
+  // LSE hides its rows beyond the queries.
+  const int32_t last = least(tile.first_key + tile_key, key.used) - 1;
+  tile.visit = tile.full = {0, 0};
+  if (last < tile.first_key || query.used == 0) return;
+  const KeyBlocks seen = key_blocks(tile.first_key, last, ceil_divide(query.used, tile_query) * tile_query, -tile.diagonal,
+                                    {params.window.right, params.window.left}, tile_query);
+  tile.visit = seen.visit;
+  tile.full = last - tile.first_key + 1 == tile_key ? seen.full : Range{seen.visit.begin, seen.visit.begin};
+}
+
+/// The steps of a tile, for each role: all query heads of the group (so that dK and dV are summed over them in registers),
+/// and for each the query blocks that see the keys, from the first.
+class Steps {
+ public:
+  TANDEM_DEVICE explicit Steps(const Params& params, const Tile& tile)
+      : begin_(ptx::uniform(tile.visit.begin)), end_(ptx::uniform(tile.visit.end)), head_(ptx::uniform(tile.head) * params.group),
+        block_(begin_), left_(greatest(end_ - begin_, 0) * params.group) {}
+  TANDEM_DEVICE int32_t left() const { return left_; }
+  TANDEM_DEVICE int32_t block() const { return block_; }
+  TANDEM_DEVICE int32_t head() const { return head_; }
+  TANDEM_DEVICE void next() {
+    --left_;
+    if (++block_ < end_) return;
+    block_ = begin_;
+    ++head_;
+  }
+
+ private:
+  int32_t begin_, end_, head_, block_, left_;
+};
+
+}  // namespace tandem::internal::sm90::backward

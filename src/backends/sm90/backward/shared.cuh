@@ -1,0 +1,57 @@
+// The backward kernel's shared memory: one visible struct, whose sizeof is the launch size.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/sm90/backward/config.hpp"
+#include "backends/sm90/backward/params.hpp"
+#include "backends/sm90/forward/shared.cuh"
+#include "backends/sm90/ptx/ptx.hpp"
+
+namespace tandem::internal::sm90::backward {
+
+template <Config config>
+struct alignas(1024) Shared {
+  using Element = typename forward::ElementOf<config.dtype>::type;
+  static constexpr int stages = Config::stages, consumers = Config::consumers;
+
+  Element key[Config::tile_key * config.head_dim];
+  Element value[Config::tile_key * config.head_dim];
+  Element query[stages][config.tile_query * config.head_dim];
+  Element grad_out[stages][config.tile_query * config.head_dim];
+  Element grad_scores[stages][config.tile_query * Config::tile_key];  // dS: rows are queries
+  float grad_query[config.slots][consumers][config.part_floats()];    // in the order of wgmma's fragments
+  float lse[stages][config.tile_query], delta[stages][config.tile_query];
+  ptx::Barrier key_full, value_full;
+  ptx::Barrier query_full[stages], query_empty[stages];
+  ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
+  ptx::Barrier grad_scores_full[stages], grad_scores_empty[stages];
+  ptx::Barrier grad_query_full[config.slots][consumers], grad_query_empty[config.slots][consumers];
+  Tile tile;
+
+  static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
+
+  static constexpr ptx::Part parts[] = {
+      {"key", offsetof(Shared, key), sizeof(key)},
+      {"value", offsetof(Shared, value), sizeof(value)},
+      {"query", offsetof(Shared, query), sizeof(query[0])},
+      {"grad_out", offsetof(Shared, grad_out), sizeof(grad_out[0])},
+      {"grad_scores", offsetof(Shared, grad_scores), sizeof(grad_scores[0])},
+      {"grad_query", offsetof(Shared, grad_query), sizeof(grad_query[0])},
+      {"lse", offsetof(Shared, lse), sizeof(lse[0])},
+      {"delta", offsetof(Shared, delta), sizeof(delta[0])},
+      {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
+      {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
+      {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
+      {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
+      {"grad_out_full", offsetof(Shared, grad_out_full), sizeof(ptx::Barrier)},
+      {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
+      {"grad_scores_full", offsetof(Shared, grad_scores_full), sizeof(ptx::Barrier)},
+      {"grad_scores_empty", offsetof(Shared, grad_scores_empty), sizeof(ptx::Barrier)},
+      {"grad_query_full", offsetof(Shared, grad_query_full), sizeof(ptx::Barrier)},
+      {"grad_query_empty", offsetof(Shared, grad_query_empty), sizeof(ptx::Barrier)},
+      {"tile", offsetof(Shared, tile), sizeof(Tile)},
+  };
+};
+
+}  // namespace tandem::internal::sm90::backward
