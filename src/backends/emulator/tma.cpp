@@ -1,6 +1,7 @@
 // The TMA unit: tensor and bulk copies, asynchronous (PTX ISA, "Data Movement and Conversion Instructions: Asynchronous
 // copy"). A copy's accesses are checked when it is issued; its bytes move when it completes.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "backends/emulator/matrix.hpp"
@@ -42,13 +43,12 @@ void for_rows(const Copy& copy, Visit visit) {
   }
 }
 
+/// Atomic, element by element: blocks on other host threads may add to the same place.
 void add_floats(uint8_t* to, const uint8_t* from, int bytes) {
   for (int i = 0; i < bytes; i += 4) {
-    float sum, addend;
-    std::memcpy(&sum, to + i, 4);
+    float addend;
     std::memcpy(&addend, from + i, 4);
-    sum += addend;
-    std::memcpy(to + i, &sum, 4);
+    std::atomic_ref<float>(*reinterpret_cast<float*>(to + i)).fetch_add(addend, std::memory_order_relaxed);
   }
 }
 

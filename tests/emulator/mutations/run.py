@@ -32,6 +32,15 @@ class Mutant:
     def title(self):
         return f"{self.group['kernel']}: {self.name}"
 
+    def stale(self):
+        """What is wrong with the edits, if the sources have changed since they were written."""
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                self.write(pathlib.Path(folder))
+            except ValueError as error:
+                return f"STALE   {self.title()}: {error}"
+        return None
+
     def write(self, folder):
         """Mutated copies of the sources, in a folder that the compiler searches first."""
         for file, old, new in self.edits:
@@ -86,8 +95,6 @@ def examine(options, mutant):
     with tempfile.TemporaryDirectory() as folder:
         try:
             library = compile_mutant(options, mutant, pathlib.Path(folder))
-        except ValueError as error:
-            return False, f"STALE   {mutant.title()}: {error}"
         except subprocess.CalledProcessError as error:
             return False, f"BROKEN  {mutant.title()}: does not compile:\n{error.stderr[:400]}"
         for problem in mutant.group["problems"]:
@@ -127,6 +134,9 @@ def main():
     options.archive = options.archive or options.build / "src/backends/emulator/libtandem_emulator_static.a"
     options.link = [f"-l{name}" if "/" not in name else name for name in options.link.split(",") if name]
     mutants = [Mutant(group, *mutation) for group in GROUPS for mutation in group["mutations"]]
+    stale = [line for line in (mutant.stale() for mutant in mutants) if line]
+    if stale:
+        sys.exit("\n".join(stale))
     mutants = chosen(options, mutants)
     good = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
