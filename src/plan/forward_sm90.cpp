@@ -19,31 +19,56 @@ Status check_supported(const Attention& a) {
   if (a.softcap != 0)
     return error(Code::unsupported, "softcap", "the sm90 backend has no softcap yet; it must be 0, or the backend cpu");
   if (a.head_dim % 8 != 0 || a.head_dim > 256)
-    return error(Code::unsupported, "query", "the sm90 backend takes head dims that are multiples of 8 up to 256, not %lld",
+    return error(Code::unsupported, "query",
+                 "the sm90 backend takes head dims that are multiples of 8 up to 256, not %lld",
                  static_cast<long long>(a.head_dim));
   if (a.value_dim % 8 != 0 || a.value_dim > 256)
-    return error(Code::unsupported, "value", "the sm90 backend takes value dims that are multiples of 8 up to 256, not %lld",
+    return error(Code::unsupported, "value",
+                 "the sm90 backend takes value dims that are multiples of 8 up to 256, not %lld",
                  static_cast<long long>(a.value_dim));
   return {};
 }
 
-/// The smallest variant that holds both head dims.
+/// What one head costs with a variant: the key blocks that its warpgroups visit, over its speed. A batch-invariant
+/// choice must not depend on lengths: it takes the fastest on long ones.
+double cost_of_head(const Variant& variant, const Attention& a) {
+  const auto& c = variant.config;
+  if (a.options.batch_invariant) return 1 / variant.speed;
+  const auto queries = static_cast<int32_t>(a.max_query), keys = static_cast<int32_t>(a.max_key);
+  const int32_t diagonal = a.diagonal.value_or(keys - queries);
+  // Warpgroups at regular places stand for all: enough to tell variants apart, and bounded for any length.
+  const int32_t groups = ceil_divide(std::max(queries, 1), c.tile_query()) * c.consumers;
+  const int32_t step = std::max(1, groups / 128);
+  double blocks = 0;
+  for (int32_t group = 0; group < groups; group += step) {
+    const int32_t first = std::min(64 * group, std::max(queries - 1, 0)), last = std::min(first + 64, queries) - 1;
+    const Range visit = key_blocks(first, last, keys, diagonal, a.window, c.tile_key).visit;
+    blocks += std::max(1, visit.end - visit.begin);
+  }
+  return blocks * step * c.tile_key / variant.speed;
+}
+
+/// Of the variants with the smallest head dims that serve, the one that costs least.
 const Variant* choose_variant(const Attention& a) {
   const Variant* best = nullptr;
-  const auto cost = [](const Variant& v) { return v.config.head_dim + v.config.value_dim; };
+  const auto dims = [](const Variant& v) { return v.config.head_dim + v.config.value_dim; };
   for (const Variant& variant : sm90::forward_variants) {
     const auto& c = variant.config;
     if (c.dtype != a.dtype || c.head_dim < a.head_dim || c.value_dim < a.value_dim) continue;
-    if (best == nullptr || cost(variant) < cost(*best)) best = &variant;
+    if (best == nullptr || dims(variant) < dims(*best) ||
+        (dims(variant) == dims(*best) && cost_of_head(variant, a) < cost_of_head(*best, a)))
+      best = &variant;
   }
   return best;
 }
 
-/// Heads whose keys and values stay in the L2 cache together while their tiles are worked on.
+/// Heads that are worked on together: as many as leave their keys and values in the L2 cache, but enough tiles to keep
+/// the last ones from waiting for each other. Measured at causal 512 to 16k (docs/performance-log.md): 32 MB is best to
+/// 2k, 16 heads beyond, even where they exceed the cache.
 int64_t section_heads(const Attention& a) {
-  constexpr int64_t budget = 32 << 20;  // of 50 MB: measured best of 16, 32 and 48 in the study of the forward kernel
+  constexpr int64_t budget = 32 << 20, least_heads = 16;
   const int64_t per_key_head = std::max<int64_t>(1, a.max_key * (a.head_dim + a.value_dim) * 2);
-  return std::max<int64_t>(1, budget / per_key_head) * a.group();
+  return std::max(least_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
 }
 
 size_t reserve(ForwardPlan& plan, size_t bytes) {
@@ -117,9 +142,12 @@ std::string describe(const ForwardPlan& plan, const Attention& a) {
   text += "\n  head dims   " + std::to_string(a.head_dim) + " and " + std::to_string(a.value_dim) + " in " +
           std::to_string(c.head_dim) + " and " + std::to_string(c.value_dim);
   text += "\n  schedule    " + std::string(plan.scan ? "at most " : "") + std::to_string(plan.tiles) + " tiles on " +
-          std::to_string(plan.grid) + " blocks, " + (plan.dynamic ? "handed out by a counter" : "in strides of the grid") +
-          (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads" : "");
-  text += "\n  shared      " + std::to_string(c.shared_bytes()) + " bytes a block, " + std::to_string(c.threads()) + " threads";
+          std::to_string(plan.grid) + " blocks, " +
+          (plan.dynamic ? "handed out by a counter" : "in strides of the grid") +
+          (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads"
+                                    : "");
+  text += "\n  shared      " + std::to_string(c.shared_bytes()) + " bytes a block, " + std::to_string(c.threads()) +
+          " threads";
   text += "\n  workspace   " + std::to_string(plan.workspace_bytes) + " bytes";
   const auto copy = [&](const char* tensor, const char* reason) {
     if (reason != nullptr) text += std::string("\n  copy        ") + tensor + ": " + reason;

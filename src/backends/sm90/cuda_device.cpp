@@ -1,5 +1,6 @@
-// The CUDA driver as a Device. Kernels are loaded as libraries, which belong to no context; a launch goes to the device of
-// its stream, and where the caller's current context is of another device the right one is current for the call only.
+// The CUDA driver as a Device. Kernels are loaded as libraries, which belong to no context; a launch goes to the device
+// of its stream, and where the caller's current context is of another device the right one is current for the call
+// only.
 #include "backends/sm90/cuda_device.hpp"
 
 #include <cstring>
@@ -106,17 +107,22 @@ class CudaDevice final : public Device {
     if (!current.status().ok()) return current.status();
     void* arguments[] = {const_cast<void*>(launch.parameters)};
     const auto size = [](int x) { return static_cast<unsigned>(x); };
-    return check(f_,
-                 f_.cuLaunchKernel(launch.kernel, size(launch.grid), 1, 1, size(launch.threads), 1, 1,
-                                   size(launch.shared_bytes), launch.stream, arguments, nullptr),
-                 "cuLaunchKernel");
+    driver::LaunchAttribute overlap{driver::LaunchAttribute::programmatic_stream_serialization, 0, {1}};
+    const driver::LaunchConfig config{{size(launch.grid), 1, 1},
+                                      {size(launch.threads), 1, 1},
+                                      size(launch.shared_bytes),
+                                      launch.stream,
+                                      &overlap,
+                                      launch.overlaps_previous ? 1U : 0U};
+    return check(f_, f_.cuLaunchKernelEx(&config, launch.kernel, arguments, nullptr), "cuLaunchKernelEx");
   }
 
   Status copy_to_host(void* destination, const void* source, size_t bytes, void* stream) const noexcept override {
     const CurrentDevice current(f_, device_, primary_);
     if (!current.status().ok()) return current.status();
-    Status status = check(f_, f_.cuMemcpyDtoHAsync_v2(destination, reinterpret_cast<driver::Address>(source), bytes, stream),
-                          "cuMemcpyDtoHAsync");
+    Status status =
+        check(f_, f_.cuMemcpyDtoHAsync_v2(destination, reinterpret_cast<driver::Address>(source), bytes, stream),
+              "cuMemcpyDtoHAsync");
     if (status.ok()) status = check(f_, f_.cuStreamSynchronize(stream), "cuStreamSynchronize");
     return status;
   }
@@ -125,7 +131,8 @@ class CudaDevice final : public Device {
   Result<KernelHandle> load_new(const char* name, int shared_bytes) {
     const KernelImage* image = find_kernel(name);
     if (image == nullptr || image->cubin == nullptr)
-      return error(Code::unsupported, "options.backend", "the kernel %s is not in this build (TANDEM_CUDA was off)", name);
+      return error(Code::unsupported, "options.backend", "the kernel %s is not in this build (TANDEM_CUDA was off)",
+                   name);
     const CurrentDevice current(f_, device_, primary_);
     if (!current.status().ok()) return current.status();
     driver::Library library = nullptr;
@@ -135,9 +142,10 @@ class CudaDevice final : public Device {
                           "cuLibraryLoadData");
     if (status.ok()) status = check(f_, f_.cuLibraryGetKernel(&kernel, library, name), "cuLibraryGetKernel");
     if (status.ok() && shared_bytes > 0)
-      status = check(f_, f_.cuKernelSetAttribute(driver::FunctionAttribute::max_dynamic_shared_bytes, shared_bytes,
-                                                 kernel, device_),
-                     "cuKernelSetAttribute");
+      status = check(
+          f_,
+          f_.cuKernelSetAttribute(driver::FunctionAttribute::max_dynamic_shared_bytes, shared_bytes, kernel, device_),
+          "cuKernelSetAttribute");
     // Asking for the function loads the code now, not at the first launch, which may be inside a graph capture.
     if (status.ok()) status = check(f_, f_.cuKernelGetFunction(&function, kernel), "cuKernelGetFunction");
     if (!status.ok()) return status;

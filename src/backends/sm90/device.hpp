@@ -1,5 +1,5 @@
-// What the host side of the Hopper backend needs of a device: tensor maps, launches, clearing memory. The CUDA driver is one
-// implementation, the emulator another, so that both run the same plans and the same launch code.
+// What the host side of the Hopper backend needs of a device: tensor maps, launches, clearing memory. The CUDA driver
+// is one implementation, the emulator another, so that both run the same plans and the same launch code.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,8 @@ struct Launch {
   const void* parameters = nullptr;
   size_t parameter_bytes = 0;
   void* stream = nullptr;
+  // The kernel waits for earlier ones itself (ptx::wait_for_previous_kernel), so that it may begin while they end.
+  bool overlaps_previous = false;
 };
 
 struct DeviceTraits {

@@ -34,16 +34,15 @@ Opened open_once() {
     return opened;
   }
 #define TANDEM_LOOK_UP(name) look_up(library, #name, f.name, opened.status)
-  const bool found = TANDEM_LOOK_UP(cuInit) && TANDEM_LOOK_UP(cuDriverGetVersion) && TANDEM_LOOK_UP(cuGetErrorName) &&
-                     TANDEM_LOOK_UP(cuDeviceGetCount) && TANDEM_LOOK_UP(cuDeviceGet) &&
-                     TANDEM_LOOK_UP(cuDeviceGetName) && TANDEM_LOOK_UP(cuDeviceGetAttribute) &&
-                     TANDEM_LOOK_UP(cuDevicePrimaryCtxRetain) && TANDEM_LOOK_UP(cuCtxGetCurrent) &&
-                     TANDEM_LOOK_UP(cuCtxGetDevice) && TANDEM_LOOK_UP(cuCtxPushCurrent_v2) &&
-                     TANDEM_LOOK_UP(cuCtxPopCurrent_v2) && TANDEM_LOOK_UP(cuLibraryLoadData) &&
-                     TANDEM_LOOK_UP(cuLibraryGetKernel) && TANDEM_LOOK_UP(cuKernelGetFunction) &&
-                     TANDEM_LOOK_UP(cuKernelSetAttribute) && TANDEM_LOOK_UP(cuLaunchKernel) &&
-                     TANDEM_LOOK_UP(cuMemsetD32Async) && TANDEM_LOOK_UP(cuMemcpyDtoHAsync_v2) &&
-                     TANDEM_LOOK_UP(cuStreamSynchronize) && TANDEM_LOOK_UP(cuTensorMapEncodeTiled);
+  const bool found =
+      TANDEM_LOOK_UP(cuInit) && TANDEM_LOOK_UP(cuDriverGetVersion) && TANDEM_LOOK_UP(cuGetErrorName) &&
+      TANDEM_LOOK_UP(cuDeviceGetCount) && TANDEM_LOOK_UP(cuDeviceGet) && TANDEM_LOOK_UP(cuDeviceGetName) &&
+      TANDEM_LOOK_UP(cuDeviceGetAttribute) && TANDEM_LOOK_UP(cuDevicePrimaryCtxRetain) &&
+      TANDEM_LOOK_UP(cuCtxGetCurrent) && TANDEM_LOOK_UP(cuCtxGetDevice) && TANDEM_LOOK_UP(cuCtxPushCurrent_v2) &&
+      TANDEM_LOOK_UP(cuCtxPopCurrent_v2) && TANDEM_LOOK_UP(cuLibraryLoadData) && TANDEM_LOOK_UP(cuLibraryGetKernel) &&
+      TANDEM_LOOK_UP(cuKernelGetFunction) && TANDEM_LOOK_UP(cuKernelSetAttribute) && TANDEM_LOOK_UP(cuLaunchKernelEx) &&
+      TANDEM_LOOK_UP(cuMemsetD32Async) && TANDEM_LOOK_UP(cuMemcpyDtoHAsync_v2) && TANDEM_LOOK_UP(cuStreamSynchronize) &&
+      TANDEM_LOOK_UP(cuTensorMapEncodeTiled);
 #undef TANDEM_LOOK_UP
   if (!found) return opened;
   if (opened.status = check(f, f.cuInit(0), "cuInit"); !opened.status.ok()) {
@@ -51,7 +50,8 @@ Opened open_once() {
     return opened;
   }
   int version = 0;
-  if (opened.status = check(f, f.cuDriverGetVersion(&version), "cuDriverGetVersion"); !opened.status.ok()) return opened;
+  if (opened.status = check(f, f.cuDriverGetVersion(&version), "cuDriverGetVersion"); !opened.status.ok())
+    return opened;
   if (version < least_version)
     opened.status = error(Code::no_device, "options.backend",
                           "the CUDA driver serves CUDA %d.%d; the kernels need a driver for 13.0 or newer",

@@ -1,5 +1,5 @@
-// The CUDA driver, opened at run time: the few functions that Tandem calls, with their types, so that neither a toolkit nor
-// a driver is needed to build or link.
+// The CUDA driver, opened at run time: the few functions that Tandem calls, with their types, so that neither a toolkit
+// nor a driver is needed to build or link.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace tandem::internal::sm90::driver {
 
-using Result = int;          // CUresult; 0 is success
-using DeviceNumber = int;    // CUdevice
-using Context = void*;       // CUcontext
-using Stream = void*;        // CUstream
-using Library = void*;       // CUlibrary
-using Kernel = void*;        // CUkernel
-using Function = void*;      // CUfunction
-using Address = uint64_t;    // CUdeviceptr
+using Result = int;        // CUresult; 0 is success
+using DeviceNumber = int;  // CUdevice
+using Context = void*;     // CUcontext
+using Stream = void*;      // CUstream
+using Library = void*;     // CUlibrary
+using Kernel = void*;      // CUkernel
+using Function = void*;    // CUfunction
+using Address = uint64_t;  // CUdeviceptr
 
 // Values of the driver's enumerations (cuda.h of 13.0; they never change).
 enum class DeviceAttribute : int { multiprocessors = 16, major = 75, minor = 76 };
@@ -24,6 +24,23 @@ enum class FunctionAttribute : int { max_dynamic_shared_bytes = 8 };
 enum class MapType : int { uint8 = 0, fp16 = 6, fp32 = 7, bf16 = 9 };
 enum class MapSwizzle : int { none = 0, bytes32 = 1, bytes64 = 2, bytes128 = 3 };
 enum class MapPromotion : int { none = 0, bytes64 = 1, bytes128 = 2, bytes256 = 3 };
+
+/// CUlaunchAttribute and CUlaunchConfig, as far as Tandem uses them.
+struct LaunchAttribute {
+  static constexpr int programmatic_stream_serialization = 6;
+  int id;
+  int padding;
+  union {
+    int value;
+    char all[64];
+  };
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
 
 struct Functions {
   Result (*cuInit)(unsigned);
@@ -42,8 +59,7 @@ struct Functions {
   Result (*cuLibraryGetKernel)(Kernel*, Library, const char*);
   Result (*cuKernelGetFunction)(Function*, Kernel);
   Result (*cuKernelSetAttribute)(FunctionAttribute, int, Kernel, DeviceNumber);
-  Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                           void**, void**);
+  Result (*cuLaunchKernelEx)(const LaunchConfig*, Function, void**, void**);
   Result (*cuMemsetD32Async)(Address, unsigned, size_t, Stream);
   Result (*cuMemcpyDtoHAsync_v2)(void*, Address, size_t, Stream);
   Result (*cuStreamSynchronize)(Stream);

@@ -1,5 +1,5 @@
-// The consumers' role (FA-3 Algorithm 1, lines 11 to 25, with Algorithm 2's overlap): each warpgroup owns 64 query rows,
-// keeps its scores, weights and output in registers, and takes turns at the tensor cores with the others.
+// The consumers' role (FA-3 Algorithm 1, lines 11 to 25, with Algorithm 2's overlap): each warpgroup owns 64 query
+// rows, keeps its scores, weights and output in registers, and takes turns at the tensor cores with the others.
 #pragma once
 
 #include "backends/sm90/forward/epilogue.cuh"
@@ -56,16 +56,37 @@ class Consumer {
 
  private:
   TANDEM_DEVICE void take_blocks(const Tile& tile) {
-    block_ = ptx::uniform(tile.visit.end - 1);
-    end_ = ptx::uniform(tile.visit.begin);
+    const Range own = tile.own[consumer_];
+    block_ = ptx::uniform(own.end - 1);
+    end_ = ptx::uniform(own.begin);
+    skipped_before_ = ptx::uniform(tile.visit.end - own.end);
+    skipped_behind_ = ptx::uniform(own.begin - tile.visit.begin);
     full_begin_ = ptx::uniform(tile.full[consumer_].begin);
     full_end_ = ptx::uniform(tile.full[consumer_].end);
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
 
-  /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the softmax
-  /// of the next runs while the other warpgroup has its turn.
+  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, once they have landed
+  /// (an earlier arrival would count for the stage's former use), and lets its turns go by.
+  TANDEM_DEVICE void skip_keys(int blocks) {
+    for (; blocks > 0; --blocks) {
+      ptx::wait(shared_.key_full[key_.stage], key_.parity);
+      release_key();
+      wait_turn();
+      give_turn();
+    }
+  }
+  TANDEM_DEVICE void skip_values(int blocks) {
+    for (; blocks > 0; --blocks) {
+      ptx::wait(shared_.value_full[value_.stage], value_.parity);
+      release_value();
+    }
+  }
+
+  /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the
+  /// softmax of the next runs while the other warpgroup has its turn.
   TANDEM_DEVICE void overlapped_tile(const Tile& tile) {
+    skip_keys(skipped_before_);
     ptx::wait(shared_.query_full[consumer_], query_parity_);
     ptx::wait(shared_.key_full[key_.stage], key_.parity);
     ptx::wgmma_fence(scores_);
@@ -77,6 +98,7 @@ class Consumer {
     if (needs_mask(block_)) mask(tile, block_);
     softmax_.first(scores_, weights_, output_);
     --block_;
+    skip_values(skipped_before_);
     // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
     int masked_until = full_end_;
     while (true) {
@@ -90,6 +112,8 @@ class Consumer {
     issue_output(value_descriptor(), No{});
     ptx::wgmma_wait<0>(output_, weights_);
     release_value();
+    skip_keys(skipped_behind_);
+    skip_values(skipped_behind_);
   }
 
   template <class Masked>
@@ -100,7 +124,7 @@ class Consumer {
     ptx::wgmma_fence(scores_, output_, weights_);
     issue_scores(key, query);                                    // line 9
     ptx::wait(shared_.value_full[value_.stage], value_.parity);  // line 10
-    ptx::wgmma_fence();  // without it ptxas adds one of its own (C7519)
+    ptx::wgmma_fence();                                          // without it ptxas adds one of its own (C7519)
     issue_output(value, Yes{});                                  // line 11, and the turn goes to the next warpgroup
     ptx::wgmma_wait<1>(scores_);                                 // line 12
     release_key();
@@ -119,6 +143,8 @@ class Consumer {
   TANDEM_DEVICE void sequential_tile(const Tile& tile) {
     ptx::wait(shared_.query_full[consumer_], query_parity_);
     clear_output();
+    skip_keys(skipped_before_);
+    skip_values(skipped_before_);
     wait_turn();
     bool first = true;
     for (; block_ >= end_; --block_) {
@@ -147,16 +173,16 @@ class Consumer {
     }
     give_turn();
     release_query();
+    skip_keys(skipped_behind_);
+    skip_values(skipped_behind_);
   }
 
   /// S = Q K^T for the block in the ring's current stage; both operands from shared memory ("SS").
   TANDEM_DEVICE void issue_scores(ptx::Descriptor key, ptx::Descriptor query) {
 #pragma unroll
     for (int k = 0; k < config.head_dim / 16; ++k)
-      ptx::wgmma<Element>(scores_,
-                          ptx::advance(query, QueryLayout::step_offset(64, k)),
-                          ptx::advance(key, QueryLayout::step_offset(config.tile_key, k)),
-                          k != 0);
+      ptx::wgmma<Element>(scores_, ptx::advance(query, QueryLayout::step_offset(64, k)),
+                          ptx::advance(key, QueryLayout::step_offset(config.tile_key, k)), k != 0);
     ptx::wgmma_commit();
   }
   /// O += P V; P from registers ("RS"), V as stored, keys along its rows.
@@ -247,7 +273,7 @@ class Consumer {
   RingPosition<config.stages> key_, value_;
   RingPosition<2> slot_;
   int query_parity_ = 0;
-  int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0;
+  int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0, skipped_before_ = 0, skipped_behind_ = 0;
   Softmax<Element, config.tile_key, config.value_dim> softmax_;
   float scores_[config.tile_key / 2];
   float output_[config.value_dim / 2];

@@ -1,5 +1,5 @@
-// The end of a tile (FA-3 Algorithm 1, lines 24 and 25): normalises O, writes LSE, and stores O through shared memory by
-// TMA, which clips it to the sequence.
+// The end of a tile (FA-3 Algorithm 1, lines 24 and 25): normalises O, writes LSE, and stores O through shared memory
+// by TMA, which clips it to the sequence.
 #pragma once
 
 #include "backends/sm90/forward/named_barriers.hpp"

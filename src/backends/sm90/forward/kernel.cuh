@@ -1,5 +1,5 @@
-// The forward kernel: warp-specialised, persistent (FA-3 Algorithm 1). One producer warpgroup gives its registers to two or
-// three consumer warpgroups; mbarriers in shared memory carry tiles, stages and queries between them:
+// The forward kernel: warp-specialised, persistent (FA-3 Algorithm 1). One producer warpgroup gives its registers to
+// two or three consumer warpgroups; mbarriers in shared memory carry tiles, stages and queries between them:
 //   tile_full / tile_empty    which tile is next       producer -> consumers, and back
 //   query_full / query_empty  one per consumer         TMA -> consumer, consumer's warps (or its store) -> producer
 //   key_*, value_*            one per stage            TMA -> all consumers, their warps -> producer
@@ -50,6 +50,6 @@ TANDEM_DEVICE void run(const Params& params) {
 }  // namespace tandem::internal::sm90::forward
 
 /// Defines the kernel of one variant.
-#define TANDEM_FORWARD_KERNEL(name, config)                                                        \
-  TANDEM_KERNEL(name, tandem::internal::sm90::forward::Params, (config).threads(),                           \
+#define TANDEM_FORWARD_KERNEL(name, config)                                        \
+  TANDEM_KERNEL(name, tandem::internal::sm90::forward::Params, (config).threads(), \
                 tandem::internal::sm90::forward::Shared<(config)>, tandem::internal::sm90::forward::run<(config)>)

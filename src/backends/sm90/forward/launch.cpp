@@ -59,7 +59,7 @@ class ForwardExecutable final : public Executable {
     }
     const Config& config = plan_.variant->config;
     status = device_->launch(
-        {kernel_, plan_.grid, config.threads(), config.shared_bytes(), &params, sizeof params, stream});
+        {kernel_, plan_.grid, config.threads(), config.shared_bytes(), &params, sizeof params, stream, false});
     if (status.ok() && plan_.copy_out != nullptr) status = copy(out, original_out, plan_.query_side, stream);
     return status;
   }
@@ -101,11 +101,11 @@ class ForwardExecutable final : public Executable {
       return static_cast<int32_t>(s.row > 0 ? s.batch / s.row : 0);
     };
     params.query_rows = {lengths(arguments.cu_query, a.packed_query), lengths(arguments.used_query, a.used_query),
-                         static_cast<int32_t>(a.total_query), static_cast<int32_t>(a.max_query),
-                         plan_.query_side.ragged ? pitch(query) : 0, plan_.query_side.ragged};
+                         static_cast<int32_t>(a.total_query),         static_cast<int32_t>(a.max_query),
+                         plan_.query_side.ragged ? pitch(query) : 0,  plan_.query_side.ragged};
     params.key_rows = {lengths(arguments.cu_key, a.packed_key), lengths(arguments.used_key, a.used_key),
-                       static_cast<int32_t>(a.total_key), static_cast<int32_t>(a.max_key),
-                       plan_.key_side.ragged ? pitch(key) : 0, plan_.key_side.ragged};
+                       static_cast<int32_t>(a.total_key),       static_cast<int32_t>(a.max_key),
+                       plan_.key_side.ragged ? pitch(key) : 0,  plan_.key_side.ragged};
     if (a.lse.present()) {
       const Strides s = lse_strides(a.lse);
       params.lse = static_cast<float*>(arguments.lse.data);
@@ -142,7 +142,7 @@ class ForwardExecutable final : public Executable {
     const int64_t blocks = (params.elements + copy::threads - 1) / copy::threads;
     const int most = 16 * device_->traits().multiprocessors;
     const int grid = blocks < most ? static_cast<int>(blocks) : most;
-    return device_->launch({copy_, grid, copy::threads, 0, &params, sizeof params, stream});
+    return device_->launch({copy_, grid, copy::threads, 0, &params, sizeof params, stream, false});
   }
 
   const ForwardPlan plan_;

@@ -12,8 +12,8 @@ constexpr int32_t ragged_rows = 1 << 30;
 
 /// How the rows of one side (query and output, or key and value) are found. Tensor maps are five-dimensional: (column,
 /// row, head, batch, 1) for plain dense tensors. Where sequences begin or end inside the tensor ("ragged": packed, or
-/// with used lengths) the last two dimensions place a window of the sequence's own rows, so that TMA treats whatever lies
-/// behind its last row as out of bounds: zeros on loads, nothing on stores. See ragged_map() in tensor_maps.cpp.
+/// with used lengths) the last two dimensions place a window of the sequence's own rows, so that TMA treats whatever
+/// lies behind its last row as out of bounds: zeros on loads, nothing on stores. See ragged_map() in tensor_maps.cpp.
 struct Rows {
   const int32_t* cumulative;  // batch + 1 values of a packed tensor, else null
   const int32_t* used;        // batch values, else null
@@ -25,7 +25,7 @@ struct Rows {
 
 struct alignas(64) Params {
   ptx::TensorMap query, key, value, out;
-  float* lse;  // null: not wanted
+  float* lse;                                                 // null: not wanted
   int64_t lse_batch_stride, lse_head_stride, lse_row_stride;  // in elements
   const float* sinks;                                         // (query_heads), null: none
   int32_t* tile_counter;  // dynamic schedule: 0 on entry; null: static, tiles in strides of the grid
@@ -52,8 +52,11 @@ struct alignas(16) Tile {
   // Coordinates of the output's tensor map: the row of the sequence's row 0, and the last two.
   int32_t map_row, map_batch, map_wrap;
   int32_t unused;
-  Range visit;    // key blocks, for all consumers
-  Range full[3];  // those that need no mask, for each consumer
+  Range visit;    // key blocks that are loaded
+  Range own[3];   // of these, what each consumer's rows see: never empty
+  Range full[3];  // of these, what needs no mask
+  int32_t padding[2];
 };
+static_assert(sizeof(Tile) == 112);
 
 }  // namespace tandem::internal::sm90::forward

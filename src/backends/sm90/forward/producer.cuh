@@ -1,5 +1,5 @@
-// The producer's role (FA-3 Algorithm 1, lines 3 to 10): one thread keeps the rings of K and V stages filled by TMA, loads
-// the query tiles, and tells the consumers which tile comes next.
+// The producer's role (FA-3 Algorithm 1, lines 3 to 10): one thread keeps the rings of K and V stages filled by TMA,
+// loads the query tiles, and tells the consumers which tile comes next.
 #pragma once
 
 #include "backends/sm90/forward/scheduler.cuh"
@@ -42,11 +42,12 @@ class Producer {
     return &tile;
   }
 
-  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its first
-  /// loads wait for nothing but room: instructions are dear beside a running wgmma.
+  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its
+  /// first loads wait for nothing but room: instructions are dear beside a running wgmma.
   TANDEM_DEVICE const Tile* load(const Tile& tile, TileScheduler<config.tile_query()>& scheduler) {
     const bool ragged = params_.key_rows.ragged;
-    const int32_t offset = ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
+    const int32_t offset =
+        ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
     row_ = ragged ? ragged_rows - tile.keys : 0;
     batch_ = ragged ? offset + tile.keys : tile.batch;
     wrap_ = ragged ? ragged_rows : 0;

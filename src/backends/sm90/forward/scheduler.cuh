@@ -1,5 +1,5 @@
-// Which tile a block works on next. Run by the producer's first warp, all lanes together; everything is run-time values, so
-// dense, packed and used lengths share one kernel.
+// Which tile a block works on next. Run by the producer's first warp, all lanes together; everything is run-time
+// values, so dense, packed and used lengths share one kernel.
 #pragma once
 
 #include "backends/sm90/forward/params.hpp"
@@ -45,8 +45,8 @@ class TileScheduler {
       next_ += ptx::grid_size();
       return find(index);
     }
-    // Lane 0 asked for this index a tile ago and asks for the next one now; nothing touches the answer until then, so that
-    // the atomic's latency is hidden.
+    // Lane 0 asked for this index a tile ago and asks for the next one now; nothing touches the answer until then, so
+    // that the atomic's latency is hidden.
     const int32_t index = ptx::shuffle(next_, 0) + (first_ ? 0 : ptx::grid_size());
     first_ = false;
     if (lane_ == 0) next_ = ptx::take_ticket(params_.tile_counter);
@@ -63,7 +63,8 @@ class TileScheduler {
     return {batch, position.head - batch * params_.query_heads, position.tile};
   }
 
-  /// Walks over the sequences, 32 at a time, until the index falls into one. Indices only grow, so each block walks once.
+  /// Walks over the sequences, 32 at a time, until the index falls into one. Indices only grow, so each block walks
+  /// once.
   TANDEM_DEVICE Position scanned(int32_t index) {
     while (first_sequence_ <= params_.batch) {
       const int32_t batch = first_sequence_ + lane_;
@@ -100,31 +101,36 @@ class TileScheduler {
   int32_t tiles_before_ = 0;  // of the sequences before first_sequence_
 };
 
-/// The key blocks of a tile: all consumers visit the same, each needs the mask for others. A tile whose rows see nothing
-/// still visits one block, wholly behind the last key: zeros from TMA and a mask over all of it, so that no role needs a
-/// branch for it.
+/// The key blocks of a tile, and each consumer's part of them: it passes over blocks that none of its rows sees. A
+/// consumer whose rows see nothing still takes one block, wholly masked, so that no role needs a branch for it; where
+/// that holds for the whole tile, the block lies behind the last key, and TMA fills it with zeros.
 template <int consumers, int tile_key>
 TANDEM_DEVICE void plan_blocks(const Params& params, Tile& tile) {
-  const int32_t behind = ceil_divide(tile.keys, tile_key);
-  const int32_t last = least(tile.row + 64 * consumers, tile.queries) - 1;
-  Range visit{behind, behind + 1};
-  if (last >= tile.row) {
-    const Range seen = key_blocks(tile.row, last, tile.keys, tile.diagonal, params.window, tile_key).visit;
-    if (seen.end > seen.begin) visit = seen;
+  const auto blocks = [&](int32_t first, int32_t rows) {
+    const int32_t last = least(first + rows, tile.queries) - 1;
+    KeyBlocks none{{0, 0}, {0, 0}};
+    return last < first ? none : key_blocks(first, last, tile.keys, tile.diagonal, params.window, tile_key);
+  };
+  Range visit = blocks(tile.row, 64 * consumers).visit;
+  if (visit.end <= visit.begin) {
+    const int32_t behind = ceil_divide(tile.keys, tile_key);
+    visit = {behind, behind + 1};
   }
   tile.visit = visit;
 #pragma unroll
   for (int w = 0; w < consumers; ++w) {
     const int32_t first = tile.row + 64 * w;
+    const KeyBlocks seen = blocks(first, 64);
+    Range own{clamp(seen.visit.begin, visit.begin, visit.end), clamp(seen.visit.end, visit.begin, visit.end)};
+    if (own.end <= own.begin) own = {visit.begin, visit.begin + 1};
     // Rows between `queries` and `rows` get zeros, so that a consumer that has such takes the mask always. What it
     // computes beyond `rows` is never stored.
-    Range full{visit.begin, visit.begin};
+    Range full{own.begin, own.begin};
     if (first + 64 <= tile.queries || tile.queries == tile.rows) {
-      const int32_t end = greatest(least(first + 64, tile.queries), first + 1);
-      full = key_blocks(first, end - 1, tile.keys, tile.diagonal, params.window, tile_key).full;
-      full.end = clamp(full.end, visit.begin, visit.end);
-      full.begin = clamp(full.begin, visit.begin, full.end);
+      full.end = clamp(seen.full.end, own.begin, own.end);
+      full.begin = clamp(seen.full.begin, own.begin, full.end);
     }
+    tile.own[w] = own;
     tile.full[w] = full;
   }
 }

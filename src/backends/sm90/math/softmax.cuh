@@ -1,13 +1,15 @@
-// The online softmax of one warpgroup's rows (FA-3 Algorithm 1, lines 18 to 21), on scores that stay in the registers where
-// wgmma left them. A thread holds parts of two rows, `upper` and eight below; four neighbouring lanes share a row.
+// The online softmax of one warpgroup's rows (FA-3 Algorithm 1, lines 18 to 21), on scores that stay in the registers
+// where wgmma left them. A thread holds parts of two rows, `upper` and eight below; four neighbouring lanes share a
+// row.
 //
 // Scores s become p = 2^(s * scale - reference), scale holding log2(e). The sum of p and the output carry the factor
-// 2^-reference, which the final normalisation cancels; so the reference need not be the true maximum, only keep p in range.
-// RowMaximum::first_block takes it from the first key block alone and looks at the sums instead of at the scores: should one
-// pass `limit`, the block is redone with its true maximum (`rescue`).
+// 2^-reference, which the final normalisation cancels; so the reference need not be the true maximum, only keep p in
+// range. RowMaximum::first_block takes it from the first key block alone and looks at the sums instead of at the
+// scores: should one pass `limit`, the block is redone with its true maximum (`rescue`).
 //
-// Where |reference| reaches 2^24 its rounding alone is a unit of the exponent. A warp that meets such scores goes over to
-// `raw` references: the unscaled maximum itself, p = 2^((s - reference) * scale), through the rescue path for every block.
+// Where |reference| reaches 2^24 its rounding alone is a unit of the exponent. A warp that meets such scores goes over
+// to `raw` references: the unscaled maximum itself, p = 2^((s - reference) * scale), through the rescue path for every
+// block.
 #pragma once
 
 #include "backends/sm90/ptx/ptx.hpp"
@@ -15,8 +17,8 @@
 
 namespace tandem::internal::sm90 {
 
-/// How large sums may grow on an old reference. P in bf16 has float32's range, so the whole sum is bounded (and values up
-/// to 2^88 can't overflow the output). P in fp16 ends at 65,504: what one block adds is bounded, and with it each p.
+/// How large sums may grow on an old reference. P in bf16 has float32's range, so the whole sum is bounded (and values
+/// up to 2^88 can't overflow the output). P in fp16 ends at 65,504: what one block adds is bounded, and with it each p.
 template <class Element>
 struct SumLimit;
 template <>
@@ -101,11 +103,13 @@ class Softmax {
       if (raw()) reference_[r] *= scale_;
     }
   }
-  /// Adds a sink: a logit, natural, that joins the denominator alone. Returns the factor that the output must take.
+  /// Adds a sink: a logit, natural, that joins the denominator alone. Returns the factor that the output must take. A
+  /// row that saw no key stays one.
   TANDEM_DEVICE float add_sink(int r, float sink) {
+    if (sum_[r] == 0) return 1;
     const float logit = sink * log2_e;
-    const float reference = sum_[r] == 0 ? logit : ptx::maximum(reference_[r], logit);
-    const float factor = sum_[r] == 0 ? 0.0f : ptx::exp2(reference_[r] - reference);
+    const float reference = ptx::maximum(reference_[r], logit);
+    const float factor = ptx::exp2(reference_[r] - reference);
     sum_[r] = sum_[r] * factor + ptx::exp2(logit - reference);
     reference_[r] = reference;
     return factor;
@@ -171,8 +175,8 @@ class Softmax {
     for (int i = 0; i < value_dim / 2; ++i) output[i] *= fragment_upper(i) ? factor1 : factor0;
   }
 
-  /// The rare path: redoes a block with its true maximum. The scores are untouched still. In a first block nothing depends
-  /// on the old reference yet.
+  /// The rare path: redoes a block with its true maximum. The scores are untouched still. In a first block nothing
+  /// depends on the old reference yet.
   template <bool is_first>
   TANDEM_DEVICE void rescue(const Scores& scores, Weights& weights, Output& output, float before0, float before1) {
     float extreme[2], factor[2];
