@@ -52,8 +52,8 @@ struct [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) noexcept : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Result(const Status& status) noexcept : status_(status) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) noexcept : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(const Status& status) noexcept : status_(status) {}  // NOLINT(google-explicit-constructor)
   bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
   const Status& status() const noexcept { return status_; }
@@ -109,9 +109,9 @@ struct TensorView {
 enum class Pass : int { forward = 0, backward = 1, quantize = 2, append = 3, merge = 4 };
 enum class Backend : int { automatic = 0, cpu = 1, sm90 = 2, emulator = 3 };
 
-/// Which keys a query sees. Masks align to the bottom right: query i of a sequence with `sq` queries and `sk` keys stands
-/// at key position p = i + (sk - sq), or p = i + *diagonal where that is set. It sees keys p - left to p + right, both
-/// included; -1 means unlimited; other negative values are errors. `causal` is the same as right = 0.
+/// Which keys a query sees. Masks align to the bottom right: query i of a sequence with `sq` queries and `sk` keys
+/// stands at key position p = i + (sk - sq), or p = i + *diagonal where that is set. It sees keys p - left to p +
+/// right, both included; -1 means unlimited; other negative values are errors. `causal` is the same as right = 0.
 struct Mask {
   bool causal = false;
   int64_t left = -1;
@@ -119,10 +119,11 @@ struct Mask {
   std::optional<int64_t> diagonal;
 };
 
-/// How sequence lengths are given. Packed: query is (total_query, heads, head_dim), with Arguments::cu_query holding the
-/// batch + 1 cumulative lengths, int32, on the tensors' device; likewise for key and value. Used: Arguments::used_query
-/// holds batch lengths, int32, of which only so many rows count. `batch` is needed when query or key are packed, and the
-/// maxima then bound every sequence's length (rows beyond are not computed); -1 takes the total.
+/// How sequence lengths are given. Packed: query is (total_query, heads, head_dim), with Arguments::cu_query holding
+/// the batch + 1 cumulative lengths, int32, on the tensors' device; likewise for key and value. Used:
+/// Arguments::used_query holds batch lengths, int32, of which only so many rows count. `batch` is needed when query or
+/// key are packed, and the maxima then bound every sequence's length (rows beyond are not computed); -1 takes the
+/// total.
 struct Lengths {
   int64_t batch = -1;
   int64_t max_query = -1;
@@ -141,14 +142,14 @@ struct Executor {
 };
 
 struct Options {
-  Backend backend = Backend::automatic;  // automatic: sm90 for tensors on CUDA, cpu for tensors on the CPU
-  int num_splits = 1;                    // splits of the keys; only 1 is served yet
-  bool deterministic = false;            // backward only: the forward always is
-  bool batch_invariant = false;          // the variant must not depend on the batch or on lengths
-  bool check_lengths = false;            // run() validates lengths on the GPU too, with a synchronisation
-  int threads = 0;                       // CPU threads; 0: as many as the machine has
+  Backend backend = Backend::automatic;      // automatic: sm90 for tensors on CUDA, cpu for tensors on the CPU
+  int num_splits = 1;                        // splits of the keys; only 1 is served yet
+  bool deterministic = false;                // backward only: the forward always is
+  bool batch_invariant = false;              // the variant must not depend on the batch or on lengths
+  bool check_lengths = false;                // run() validates lengths on the GPU too, with a synchronisation
+  int threads = 0;                           // CPU threads; 0: as many as the machine has
   std::shared_ptr<const Executor> executor;  // CPU threads of the caller's own, instead
-  uint64_t emulator_seed = 1;            // emulator only: the seed of its schedule and delays
+  uint64_t emulator_seed = 1;                // emulator only: the seed of its schedule and delays
 };
 
 /// What a plan depends on. Layouts: query (batch, seqlen_query, query_heads, head_dim), key (batch, seqlen_key,
@@ -196,7 +197,8 @@ class TANDEM_EXPORT Plan {
   /// Several lines of text for people: backend, variant, tile, schedule, grid, workspace, copies.
   std::string describe() const;
   /// Runs on `stream` (a cudaStream_t or CUstream; ignored on the CPU). Allocates nothing on the device and doesn't
-  /// synchronise (unless Options::check_lengths), so it can be captured in a CUDA graph. On the CPU it returns when done.
+  /// synchronise (unless Options::check_lengths), so it can be captured in a CUDA graph. On the CPU it returns when
+  /// done.
   Status run(const Arguments& arguments, void* workspace = nullptr, size_t workspace_bytes = 0,
              void* stream = nullptr) const noexcept;
 
@@ -220,9 +222,9 @@ struct KernelInfo {
   const char* name;
   const char* pass;
   const char* dtype;
-  int head_dim, value_dim;    // the largest that it serves
-  int tile_query, tile_key;   // rows of a query tile and of a key tile
-  int threads, registers;     // per block; per thread at launch
+  int head_dim, value_dim;   // the largest that it serves
+  int tile_query, tile_key;  // rows of a query tile and of a key tile
+  int threads, registers;    // per block; per thread at launch
   int shared_bytes, local_bytes;
 };
 TANDEM_EXPORT size_t kernel_count() noexcept;

@@ -1,5 +1,5 @@
-// Which keys a query sees, and which key blocks a query tile must visit: the one implementation for host, GPU kernels and
-// emulator. (The oracle has its own, on purpose.)
+// Which keys a query sees, and which key blocks a query tile must visit: the one implementation for host, GPU kernels
+// and emulator. (The oracle has its own, on purpose.)
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// A window round the diagonal with both bounds resolved: query i sees keys i + diagonal - left to i + diagonal + right.
+/// A window round the diagonal with both bounds resolved: query i sees keys i + diagonal - left to i + diagonal +
+/// right.
 struct Window {
   static constexpr int32_t unlimited = INT32_MAX;
   int32_t left = unlimited;
@@ -23,7 +24,9 @@ struct Range {
 
 TANDEM_SHARED_FUNCTION constexpr int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 TANDEM_SHARED_FUNCTION constexpr int32_t greatest(int32_t a, int32_t b) { return a > b ? a : b; }
-TANDEM_SHARED_FUNCTION constexpr int32_t clamp(int32_t x, int32_t low, int32_t high) { return least(greatest(x, low), high); }
+TANDEM_SHARED_FUNCTION constexpr int32_t clamp(int32_t x, int32_t low, int32_t high) {
+  return least(greatest(x, low), high);
+}
 TANDEM_SHARED_FUNCTION constexpr int32_t ceil_divide(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 /// The keys that `query` sees among `keys`. No sum leaves 32 bits: lengths and |diagonal| are below 2^30,
@@ -41,8 +44,8 @@ struct KeyBlocks {
   Range full;
 };
 
-TANDEM_SHARED_FUNCTION constexpr KeyBlocks key_blocks(int32_t first, int32_t last, int32_t keys, int32_t diagonal, Window window,
-                                            int32_t block) {
+TANDEM_SHARED_FUNCTION constexpr KeyBlocks key_blocks(int32_t first, int32_t last, int32_t keys, int32_t diagonal,
+                                                      Window window, int32_t block) {
   const Range of_first = visible_keys(first, keys, diagonal, window);
   const Range of_last = visible_keys(last, keys, diagonal, window);
   KeyBlocks blocks{{of_first.begin / block, ceil_divide(of_last.end, block)}, {0, 0}};

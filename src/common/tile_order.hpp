@@ -14,8 +14,9 @@ struct TilePosition {
   int32_t head;  // counted over all sequences when the tensor is dense
 };
 
-/// Heads are taken in sections whose keys and values fit in the L2 cache together. Within a section a causal launch takes
-/// the longest tiles (the last rows) of all heads first, so that the last wave is short; otherwise heads one by one.
+/// Heads are taken in sections whose keys and values fit in the L2 cache together. Within a section a causal launch
+/// takes the longest tiles (the last rows) of all heads first, so that the last wave is short; otherwise heads one by
+/// one.
 struct TileOrder {
   int32_t tiles_per_head;
   int32_t heads;

@@ -17,7 +17,7 @@ struct ForwardPlan {
   bool dynamic = false;  // tiles handed out by an atomic counter, else in strides of the grid
   bool empty = false;    // there is no output row: nothing to launch
   TileOrder order{};
-  int32_t tiles = 0;     // an upper bound where `scan`
+  int32_t tiles = 0;  // an upper bound where `scan`
   int32_t grid = 0;
   // Tensors that TMA can't take as they lie, and why: copied to the workspace, the output back. Null: taken as it is.
   const char* copy_query = nullptr;

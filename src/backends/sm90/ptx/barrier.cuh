@@ -40,11 +40,10 @@ TANDEM_DEVICE void arrive_expect(Barrier& barrier, int bytes) {
 
 TANDEM_DEVICE bool try_wait(Barrier& barrier, int parity) {
   uint32_t done;
-  asm volatile(
-      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(shared_address(&barrier)), "r"(parity)
-      : "memory");
+  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+               : "=r"(done)
+               : "r"(shared_address(&barrier)), "r"(parity)
+               : "memory");
   return done != 0;
 }
 

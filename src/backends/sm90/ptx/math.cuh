@@ -1,5 +1,5 @@
-// Special functions and packed conversions. Approximate ones flush subnormals and are within 2 ulp, as documented in the
-// PTX ISA; the emulator computes them exactly and rounds.
+// Special functions and packed conversions. Approximate ones flush subnormals and are within 2 ulp, as documented in
+// the PTX ISA; the emulator computes them exactly and rounds.
 #pragma once
 
 #include "backends/sm90/ptx/qualifiers.cuh"

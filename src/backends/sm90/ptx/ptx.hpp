@@ -1,5 +1,5 @@
-// All that kernels know of the hardware: one thin function per instruction. nvcc gets inline PTX; the host compiler gets
-// the same names and signatures from the emulator. No kernel has a branch for either.
+// All that kernels know of the hardware: one thin function per instruction. nvcc gets inline PTX; the host compiler
+// gets the same names and signatures from the emulator. No kernel has a branch for either.
 #pragma once
 
 #include "backends/sm90/ptx/types.hpp"

@@ -1,5 +1,5 @@
-// The Tensor Memory Accelerator: tile loads, stores and reductions, and bulk copies of contiguous bytes. One thread issues
-// each. Loads complete on an mbarrier; stores and reductions in bulk groups of the issuing thread.
+// The Tensor Memory Accelerator: tile loads, stores and reductions, and bulk copies of contiguous bytes. One thread
+// issues each. Loads complete on an mbarrier; stores and reductions in bulk groups of the issuing thread.
 #pragma once
 
 #include "backends/sm90/ptx/barrier.cuh"
@@ -11,8 +11,8 @@ TANDEM_DEVICE void prefetch(const TensorMap& map) { asm volatile("prefetch.tenso
 /// Loads the box at the given coordinates (innermost first). Out-of-bounds elements become 0 and count as bytes.
 TANDEM_DEVICE void tma_load(void* destination, const TensorMap& map, Barrier& barrier, int c0, int c1, int c2, int c3) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::
-          "r"(shared_address(destination)),
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(destination)),
       "l"(&map), "r"(shared_address(&barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }

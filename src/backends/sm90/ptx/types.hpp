@@ -21,7 +21,8 @@ struct Descriptor {
   uint32_t low, high;
 };
 
-/// Which dimension of a wgmma operand is contiguous in shared memory: its reduction dimension (K) or the other one (MN).
+/// Which dimension of a wgmma operand is contiguous in shared memory: its reduction dimension (K) or the other one
+/// (MN).
 enum class Major { K, MN };
 
 /// Bytes of a shared-memory row that the swizzle permutes in 16-byte pieces; the same for TMA and wgmma.

@@ -37,7 +37,8 @@ TANDEM_DEVICE int first_set(uint32_t mask) { return __ffs(static_cast<int>(mask)
 TANDEM_DEVICE int take_ticket(int* counter) {
   int before;
   asm volatile(
-      "{\n.reg .u32 one;\nmov.u32 one, %%laneid;\nadd.u32 one, one, 1;\natom.global.relaxed.gpu.add.s32 %0, [%1], one;\n}\n"
+      "{\n.reg .u32 one;\nmov.u32 one, %%laneid;\nadd.u32 one, one, 1;\natom.global.relaxed.gpu.add.s32 %0, [%1], "
+      "one;\n}\n"
       : "=r"(before)
       : "l"(counter)
       : "memory");

@@ -1,5 +1,5 @@
-// Warpgroup matrix multiply-accumulate: D (64 x N, float32, in registers) += A (64 x 16) * B (16 x N). Asynchronous: D and
-// A's registers belong to the tensor cores from the issue to the wait that names them.
+// Warpgroup matrix multiply-accumulate: D (64 x N, float32, in registers) += A (64 x 16) * B (16 x N). Asynchronous: D
+// and A's registers belong to the tensor cores from the issue to the wait that names them.
 #pragma once
 
 #include "backends/sm90/ptx/barrier.cuh"
@@ -56,7 +56,7 @@ TANDEM_DEVICE void wgmma_wait(Arrays&... arrays) {
 template <class Element, Major a_major = Major::K, Major b_major = Major::K, class Accumulator, int R>
 TANDEM_DEVICE void wgmma(Accumulator (&d)[R], Descriptor a, Descriptor b, bool accumulate) {
   WgmmaInstruction<Element, 2 * R>::template ss<a_major == Major::MN, b_major == Major::MN>(d, bits(a), bits(b),
-                                                                                         accumulate);
+                                                                                            accumulate);
 }
 /// A in registers ("RS").
 template <class Element, Major b_major = Major::K, class Accumulator, int R>

@@ -1,5 +1,5 @@
-// Where elements lie: shared-memory tiles with their swizzle, and wgmma register fragments. Pure functions, so that host
-// tests can check every map against the PTX ISA's figures.
+// Where elements lie: shared-memory tiles with their swizzle, and wgmma register fragments. Pure functions, so that
+// host tests can check every map against the PTX ISA's figures.
 #pragma once
 
 #include "backends/sm90/ptx/types.hpp"
@@ -7,8 +7,8 @@
 
 namespace tandem::internal::sm90 {
 
-/// A 16-bit tile of so many columns is stored as chunks of whole swizzle rows, one after the other: the widest chunk (64
-/// elements, 128 bytes) that divides the columns, so that TMA fills a chunk with one box.
+/// A 16-bit tile of so many columns is stored as chunks of whole swizzle rows, one after the other: the widest chunk
+/// (64 elements, 128 bytes) that divides the columns, so that TMA fills a chunk with one box.
 template <int columns>
 struct ChunkLayout {
   static constexpr int chunk_columns = columns % 64 == 0 ? 64 : 32;
@@ -28,16 +28,16 @@ struct ChunkLayout {
   }
 };
 
-/// The byte offset of (row, 16-byte piece) in a chunk, swizzled: the piece's number is xored with row bits, which in bytes
-/// are address bits 7 and up (PTX ISA, "Swizzling Modes").
+/// The byte offset of (row, 16-byte piece) in a chunk, swizzled: the piece's number is xored with row bits, which in
+/// bytes are address bits 7 and up (PTX ISA, "Swizzling Modes").
 TANDEM_SHARED_FUNCTION constexpr int swizzled_offset(int row, int piece, int row_bytes) {
   const int offset = row * row_bytes + piece * 16;
   const int mask = row_bytes / 16 - 1;
   return offset ^ (((offset >> 7) & mask) << 4);
 }
 
-/// Accumulator i of a thread of a 64 x N wgmma (PTX ISA, "WGMMA.mma_async_m64nNk16_D"): its row among the warpgroup's 64
-/// is 16 * warp + lane / 4 + 8 * upper(i), its column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
+/// Accumulator i of a thread of a 64 x N wgmma (PTX ISA, "WGMMA.mma_async_m64nNk16_D"): its row among the warpgroup's
+/// 64 is 16 * warp + lane / 4 + 8 * upper(i), its column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
 TANDEM_SHARED_FUNCTION constexpr int fragment_upper(int i) { return (i >> 1) & 1; }
 TANDEM_SHARED_FUNCTION constexpr int fragment_column(int lane, int i) { return 8 * (i / 4) + 2 * (lane & 3) + (i & 1); }
 TANDEM_SHARED_FUNCTION constexpr int fragment_row(int warp, int lane) { return 16 * warp + (lane >> 2); }

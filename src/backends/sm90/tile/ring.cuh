@@ -1,13 +1,13 @@
-// A ring of shared-memory stages between the producer and the consumers (FA-3 Algorithm 1, "circular SMEM buffer"): each
-// stage has a full and an empty mbarrier; each side walks with its own position.
+// A ring of shared-memory stages between the producer and the consumers (FA-3 Algorithm 1, "circular SMEM buffer"):
+// each stage has a full and an empty mbarrier; each side walks with its own position.
 #pragma once
 
 #include "backends/sm90/ptx/ptx.hpp"
 
 namespace tandem::internal::sm90 {
 
-/// Stage and parity of one side's next use. A consumer waits for a full stage with `parity`, the producer for an empty one
-/// with the opposite, so that its first waits pass (a fresh barrier counts as having completed parity 1).
+/// Stage and parity of one side's next use. A consumer waits for a full stage with `parity`, the producer for an empty
+/// one with the opposite, so that its first waits pass (a fresh barrier counts as having completed parity 1).
 template <int stages>
 struct RingPosition {
   int stage = 0;
