@@ -54,6 +54,7 @@ std::pair<std::vector<uint8_t>, std::string> run(const Case& c, uint64_t seed) {
   std::string reports;
   emulator::LaunchOptions options;
   options.seed = seed;
+  options.exact_sums = true;
   options.preempt = seed % 2 ? 5 : 0;
   options.buffers = buffers;
   options.buffer_count = std::size(buffers);

@@ -137,6 +137,20 @@ void wait(ptx::Barrier& object, int parity) {
 
 namespace {
 
+/// A barrier may serve another set of threads only after the last use is known to be over: else the two could meet.
+void check_reuse(const NamedBarrier& barrier, int id, int threads, uintptr_t place) {
+  if (!barrier.previous_threads || barrier.previous_threads == threads) return;
+  const Block& block = current->block;
+  for (int thread = 0; thread < block.thread_count(); ++thread) {
+    const int actor = actor::thread(thread);
+    if (barrier.previous.get(actor) <= current->clocks.generic[actor]) continue;
+    current->block.report("barrier id clash", place, barrier.place,
+                          "barrier %d: %d threads here; its last use, of %d, isn't known to be over", id, threads,
+                          barrier.previous_threads);
+    return;
+  }
+}
+
 /// An arrival at a named barrier; `wait` for bar.sync.
 void named_barrier(int id, int threads, bool wait, uintptr_t place) {
   Block& block = current->block;
@@ -152,6 +166,7 @@ void named_barrier(int id, int threads, bool wait, uintptr_t place) {
   for (const Thread* thread : barrier.waiting)
     if (thread == current) block.report("barrier id clash", place, barrier.place, "barrier %d", id);
   if (!barrier.arrived) {
+    check_reuse(barrier, id, threads, place);
     barrier.threads = threads;
     barrier.place = place;
   }
@@ -165,6 +180,8 @@ void named_barrier(int id, int threads, bool wait, uintptr_t place) {
     }
     barrier.waiting.clear();
     barrier.arrived = 0;
+    barrier.previous_threads = barrier.threads;
+    std::swap(barrier.previous, barrier.clocks.generic);
     barrier.clocks.clear();
   } else if (wait) {
     const double begin = current->time;

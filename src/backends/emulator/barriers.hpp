@@ -30,6 +30,9 @@ struct NamedBarrier {
   std::vector<Thread*> waiting;
   uintptr_t place = 0;
   int last_thread = -1;
+  // The use before this one: what its arrivals came after.
+  int previous_threads = 0;
+  VectorClock previous;
 };
 
 }  // namespace tandem::emulator

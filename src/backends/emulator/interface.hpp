@@ -51,13 +51,14 @@ struct TraceEvent {
 
 struct LaunchOptions {
   uint64_t seed = 1;
-  int delay = 64;        // an asynchronous copy takes up to this many scheduler steps
-  int preempt = 0;       // > 0: one in so many shared-memory accesses gives way to another thread
-  int sms = 2;           // blocks that are resident at once
-  int host_threads = 1;  // > 1: blocks are shared out; only for kernels whose blocks don't wait for each other
-  int registers = 0;     // per thread at launch; 0: what one block an SM leaves
-  bool races = true;     // happens-before checks
-  bool timing = false;   // order threads by a model of time, and call `event`
+  int delay = 64;           // an asynchronous copy takes up to this many scheduler steps
+  int preempt = 0;          // > 0: one in so many shared-memory accesses gives way to another thread
+  int sms = 2;              // blocks that are resident at once
+  int host_threads = 1;     // > 1: blocks are shared out; only for kernels whose blocks don't wait for each other
+  int registers = 0;        // per thread at launch; 0: what one block an SM leaves
+  bool races = true;        // happens-before checks
+  bool exact_sums = false;  // 16-bit wgmma sums to the last bit, as the tensor cores form them: slower
+  bool timing = false;      // order threads by a model of time, and call `event`
   const Buffer* buffers = nullptr;  // none: global memory isn't bounds-checked
   size_t buffer_count = 0;
   void (*report)(void* context, const char* text) = nullptr;  // one finding, several lines

@@ -1,8 +1,9 @@
 // The arithmetic of a wgmma on the CPU.
 //
-// 16-bit elements: products are exact in float32 and summed in float32; the hardware's own order and truncation of the
-// last bit aren't reproduced. e4m3: the tensor core aligns the 32 products and the accumulator to the largest exponent
-// with 13 fraction bits, truncates each, adds exactly, and keeps 14 significant bits of the sum. int8: exact.
+// The tensor core aligns the products and the accumulator to the largest exponent among them, truncates each, adds
+// exactly and truncates the sum: 25 bits of fraction for 16-bit elements, 13 for e4m3. For e4m3 that loses much and is
+// always reproduced; for 16-bit elements it is the last bit, and reproduced only if asked for: otherwise float32 sums
+// are faster.
 #include "backends/emulator/matrix.hpp"
 
 #include <array>
@@ -35,19 +36,29 @@ struct Tiles {
   alignas(64) Value b[max_k][max_width];
 };
 
-/// One e4m3 number as sign * significand * 2^(exponent - 10), for exponents from 1 on.
-struct Small {
-  int16_t significand;  // with sign; -8 to -15, 8 to 15, or a subnormal's; `nan` for NaN
-  int16_t exponent;
-  static constexpr int16_t nan = 99;
+/// A number as significand * 2^(exponent - fraction bits of its format), exponents as if all numbers were normal.
+struct Unpacked {
+  int32_t significand;  // with sign; `special` for NaN and infinity
+  int32_t exponent;
+  static constexpr int32_t special = 1 << 30;
 };
 
-Small unpack_e4m3(uint8_t bits) {
-  const int mantissa = bits & 7, exponent = bits >> 3 & 15;
-  if ((bits & 0x7f) == 0x7f) return {Small::nan, 1};
-  const int significand = exponent ? 8 + mantissa : mantissa;
-  return {static_cast<int16_t>(bits & 0x80 ? -significand : significand),
-          static_cast<int16_t>(exponent ? exponent : 1)};
+/// A format with `fraction` bits of fraction, `exponent` of exponent, and how many reductions an instruction makes.
+struct Format {
+  int fraction, exponent, reductions;
+  bool has_infinity;
+};
+constexpr Format format_e4m3{3, 4, 32, false}, format_bf16{7, 8, 16, true}, format_fp16{10, 5, 16, true};
+
+Unpacked unpack(Format format, uint32_t bits) {
+  const int fraction = static_cast<int>(bits & ((1u << format.fraction) - 1));
+  const int top = (1 << format.exponent) - 1, bias = top >> 1;
+  const int exponent = static_cast<int>(bits >> format.fraction) & top;
+  const bool all_ones = fraction == (1 << format.fraction) - 1;
+  if (exponent == top && (format.has_infinity || all_ones)) return {Unpacked::special, 0};
+  const int significand = exponent ? fraction + (1 << format.fraction) : fraction;
+  const bool negative = bits >> (format.fraction + format.exponent) & 1;
+  return {negative ? -significand : significand, (exponent ? exponent : 1) - bias};
 }
 
 template <class Value>
@@ -56,8 +67,11 @@ Value widen(ElementKind element, const uint8_t* bytes, int index) {
     uint16_t bits;
     std::memcpy(&bits, bytes + 2 * index, 2);
     return element == ElementKind::bf16 ? to_float(bf16{bits}) : to_float(fp16{bits});
-  } else if constexpr (std::is_same_v<Value, Small>) {
-    return unpack_e4m3(bytes[index]);
+  } else if constexpr (std::is_same_v<Value, Unpacked>) {
+    if (element == ElementKind::e4m3) return unpack(format_e4m3, bytes[index]);
+    uint16_t bits;
+    std::memcpy(&bits, bytes + 2 * index, 2);
+    return unpack(element == ElementKind::bf16 ? format_bf16 : format_fp16, bits);
   } else {
     return static_cast<int8_t>(bytes[index]);
   }
@@ -73,7 +87,7 @@ void read_operand(ElementKind element, const Operand& operand, SharedBytes share
   }();
   static constexpr auto nan16 = std::array<uint8_t, 16>{0xff, 0x7f, 0xff, 0x7f, 0xff, 0x7f, 0xff, 0x7f,
                                                         0xff, 0x7f, 0xff, 0x7f, 0xff, 0x7f, 0xff, 0x7f};
-  const uint8_t* missing = std::is_same_v<Value, float> ? nan16.data() : outside.data();
+  const uint8_t* missing = operand.element_bytes == 2 ? nan16.data() : outside.data();
   const int count = 16 / operand.element_bytes;
   for_segments(operand, [&](uint32_t address, int row, int k) {
     const size_t offset = static_cast<size_t>(address) - shared_window;
@@ -123,40 +137,42 @@ TANDEM_CLONES void multiply_ints(const Tiles<int>& tiles, int width, bool accumu
   }
 }
 
-/// Truncates towards zero what lies right of the binary point after `shift` bits.
-int align(int magnitude, int shift) { return shift > 30 ? 0 : magnitude >> shift; }
-
-constexpr int fraction_bits = 13;
-
-/// One element of an e4m3 product: the sum of `c` and 32 products as the tensor core forms it.
-float sum_truncated(const Small* a, const Small (&b)[32], float c) {
-  constexpr int lowest = -200;
-  int largest = c != 0 ? std::ilogb(c) : lowest;
-  for (int k = 0; k < 32; ++k) {
-    if (a[k].significand == Small::nan || b[k].significand == Small::nan) return std::bit_cast<float>(0x7fffffffu);
-    if (a[k].significand && b[k].significand) largest = std::max(largest, a[k].exponent + b[k].exponent - 14);
+/// One element of a product as the tensor core forms it: the products and `c` aligned to the largest exponent among
+/// them, each truncated to `kept` bits of fraction, added exactly, the sum truncated to the accumulator's significand
+/// (float32's; for e4m3 fourteen bits of it).
+template <Format format, int kept>
+float aligned_sum(const Unpacked* a, const Unpacked* b, float c) {
+  constexpr int lowest = -1000, significant = kept < 23 ? kept + 1 : 24;
+  int largest = c != 0 ? std::max(std::ilogb(c), -126) : lowest;
+  for (int k = 0; k < format.reductions; ++k) {
+    if (a[k].significand == Unpacked::special || b[k].significand == Unpacked::special) return std::nanf("");
+    if (a[k].significand && b[k].significand) largest = std::max(largest, a[k].exponent + b[k].exponent);
   }
   if (!std::isfinite(c)) return c;
   if (largest == lowest) return 0;
-  int sum = static_cast<int>(std::ldexp(c, fraction_bits - largest));  // towards zero
-  for (int k = 0; k < 32; ++k) {
-    const int product = a[k].significand * b[k].significand;
-    const int shift = largest - (a[k].exponent + b[k].exponent - 14);
-    // Significands have three fraction bits each, so seven more make thirteen.
-    const int aligned = product ? align(std::abs(product) << (fraction_bits - 6), shift) : 0;
+  auto sum = static_cast<int64_t>(std::ldexp(static_cast<double>(c), kept - largest));  // towards zero
+  for (int k = 0; k < format.reductions; ++k) {
+    const int64_t product = static_cast<int64_t>(a[k].significand) * b[k].significand;
+    const int shift = kept - 2 * format.fraction - (largest - (a[k].exponent + b[k].exponent));
+    const int64_t magnitude = std::abs(product);
+    const int64_t aligned = shift >= 0 ? magnitude << shift : shift < -62 ? 0 : magnitude >> -shift;
     sum += product < 0 ? -aligned : aligned;
   }
-  const float exact = std::ldexp(static_cast<float>(sum), largest - fraction_bits);
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(exact) & ~((1u << (23 - fraction_bits)) - 1));
+  auto magnitude = static_cast<uint64_t>(std::abs(sum));
+  const int extra = 64 - std::countl_zero(magnitude) - significant;
+  if (extra > 0) magnitude &= ~((uint64_t{1} << extra) - 1);
+  const double value = std::ldexp(static_cast<double>(magnitude), largest - kept);
+  return static_cast<float>(sum < 0 ? -value : value);
 }
 
-void multiply_e4m3(const Tiles<Small>& tiles, int width, bool accumulate, float* c) {
+template <Format format, int kept>
+void multiply_aligned(const Tiles<Unpacked>& tiles, int width, bool accumulate, float* c) {
   for (int n = 0; n < width; ++n) {
-    Small column[32];
-    for (int k = 0; k < 32; ++k) column[k] = tiles.b[k][n];
+    Unpacked column[Tiles<Unpacked>::max_k];
+    for (int k = 0; k < format.reductions; ++k) column[k] = tiles.b[k][n];
     for (int row = 0; row < rows_a; ++row) {
       float& out = c[row * width + n];
-      out = sum_truncated(tiles.a[row], column, accumulate ? out : 0);
+      out = aligned_sum<format, kept>(tiles.a[row], column, accumulate ? out : 0);
     }
   }
 }
@@ -185,19 +201,23 @@ DecodedDescriptor decode(ptx::Descriptor descriptor) {
 }
 
 void multiply(const WgmmaShape& shape, const Operand& a, Fragments a_registers, const Operand& b, SharedBytes shared,
-              bool accumulate, uint32_t* c) {
+              bool accumulate, bool exact, uint32_t* c) {
+  constexpr int kept_16bit = 25, kept_e4m3 = 13;
   const int width = 2 * shape.accumulators;
+  auto* floats = reinterpret_cast<float*>(c);
+  if (shape.element == ElementKind::int8)
+    return multiply_ints(read_tiles<int>(shape, a, a_registers, b, shared), width, accumulate,
+                         reinterpret_cast<int*>(c));
+  if (shape.element != ElementKind::e4m3 && !exact)
+    return multiply_floats(read_tiles<float>(shape, a, a_registers, b, shared), width, accumulate, floats);
+  const Tiles<Unpacked>& tiles = read_tiles<Unpacked>(shape, a, a_registers, b, shared);
   switch (shape.element) {
     case ElementKind::bf16:
+      return multiply_aligned<format_bf16, kept_16bit>(tiles, width, accumulate, floats);
     case ElementKind::fp16:
-      return multiply_floats(read_tiles<float>(shape, a, a_registers, b, shared), width, accumulate,
-                             reinterpret_cast<float*>(c));
-    case ElementKind::e4m3:
-      return multiply_e4m3(read_tiles<Small>(shape, a, a_registers, b, shared), width, accumulate,
-                           reinterpret_cast<float*>(c));
-    case ElementKind::int8:
-      return multiply_ints(read_tiles<int>(shape, a, a_registers, b, shared), width, accumulate,
-                           reinterpret_cast<int*>(c));
+      return multiply_aligned<format_fp16, kept_16bit>(tiles, width, accumulate, floats);
+    default:
+      return multiply_aligned<format_e4m3, kept_e4m3>(tiles, width, accumulate, floats);
   }
 }
 

@@ -84,8 +84,8 @@ constexpr int accumulator_column(int thread, int index) { return index / 4 * 8 +
 using Fragments = const uint32_t (*)[4];
 
 /// D = A * B + C for one instruction. `c` holds the 64 x N accumulators in row-major order, float or int as the element
-/// asks, and receives D. Elements outside of shared memory read as NaN (int8: 0).
+/// asks, and receives D. Elements outside of shared memory read as NaN (int8: 0). `exact`: 16-bit sums to the last bit.
 void multiply(const WgmmaShape& shape, const Operand& a, Fragments a_registers, const Operand& b, SharedBytes shared,
-              bool accumulate, uint32_t* c);
+              bool accumulate, bool exact, uint32_t* c);
 
 }  // namespace tandem::emulator

@@ -56,7 +56,7 @@ void run_operation(Block& block, WgmmaOperation& operation) {
   multiply(operation.shape, operand(operation.a, operation.shape.a_major, 64, element),
            operation.from_registers ? reinterpret_cast<Fragments>(operation.a_registers.data()) : nullptr,
            operand(operation.b, operation.shape.b_major, width, element), {block.shared(), block.shared_bytes()},
-           operation.accumulate, tile.data());
+           operation.accumulate, block.options().exact_sums, tile.data());
   each([](const uint32_t& element, uint32_t& value) { value = element; });
   operation.done = true;
 }
@@ -70,7 +70,8 @@ void run_until(Block& block, Warpgroup& warpgroup, uint64_t end) {
   }
 }
 
-/// What the warp's wgmma reads from shared memory, on behalf of its slowest lane.
+/// What the warp's wgmma reads from shared memory, on behalf of its slowest lane. Each warp counts as a reader of all
+/// of A: that its tensor core only needs sixteen of the rows is nowhere promised.
 void check_reads(Warp& warp, const WgmmaShape& shape, ptx::Descriptor a, ptx::Descriptor b, bool a_in_registers,
                  uintptr_t place) {
   Block& block = current->block;
@@ -90,15 +91,12 @@ void check_reads(Warp& warp, const WgmmaShape& shape, ptx::Descriptor a, ptx::De
   }
   const SharedShadow::Reader reader{actor::wgmma(current->warp), warp.wgmma_clock, warp.slowest_generic,
                                     warp.slowest_async, place};
-  const int first_row = current->warp % 4 * 16;
   const Operand operand_a = operand(a, shape.a_major, 64, shape.element);
   const Operand operand_b = operand(b, shape.b_major, 2 * shape.accumulators, shape.element);
   const auto read = [&](uint32_t address) { block.shadow.async_read(reader, address - shared_window, 16); };
   if (!a_in_registers) {
     check_descriptor(operand_a, "A", place);
-    for_segments(operand_a, [&](uint32_t address, int row, int) {
-      if (shape.a_major == ptx::Major::MN || (row >= first_row && row < first_row + 16)) read(address);
-    });
+    for_segments(operand_a, [&](uint32_t address, int, int) { read(address); });
   }
   check_descriptor(operand_b, "B", place);
   for_segments(operand_b, [&](uint32_t address, int, int) { read(address); });

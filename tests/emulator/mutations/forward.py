@@ -78,6 +78,9 @@ MUTATIONS = [
     ("producer's value ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    value_.next();\n", "")]),
     ("ring parity never flips", {DEADLOCK, EARLY, OVERWRITE, ARRIVALS, RACE}, [edit(RING, "      parity ^= 1;\n", "")]),
     ("two warps produce", {ARRIVALS, RACE}, [edit(KERNEL, "ptx::thread_index() < 32", "ptx::thread_index() < 64")]),
+    ("other lanes read the tile before it is described", {RACE, UNINITIALISED, "not uniform"}, [edit(PRODUCER, "    ptx::sync_warp();  // the other lanes read the tile too\n", "")]),
+    ("every lane of the producer loads queries", {ARRIVALS, RACE, BYTES}, [edit(PRODUCER, "      if (!issuer_) continue;\n", "")]),
+    ("lane 1 takes the ticket", {"ticket of another lane"}, [edit(SCHEDULER, "if (lane_ == 0) next_ = ptx::take_ticket", "if (lane_ == 1) next_ = ptx::take_ticket")]),
     # ---- consumers: waits
     ("tile read before it is announced", {RACE, UNINITIALISED}, [edit(CONSUMER, "      ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);\n", "")]),
     ("consumer waits for the wrong parity of tile_full", {DEADLOCK, RACE, UNINITIALISED}, [edit(CONSUMER, "ptx::wait(shared_.tile_full[slot_.stage], slot_.parity)", "ptx::wait(shared_.tile_full[slot_.stage], slot_.parity ^ 1)")]),
@@ -121,7 +124,7 @@ MUTATIONS = [
     ("query never released", {DEADLOCK}, [edit(CONSUMER, "    if (!config.output_in_query && lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);\n", "")]),
     ("query released with the first key", {OVERWRITE, ARRIVALS, EARLY}, [edit(CONSUMER, "    issue_output(value, Yes{});  ", "    release_query(); query_parity_ ^= 1; issue_output(value, Yes{});  ")]),
     ("tile never released", {DEADLOCK}, [edit(CONSUMER, "      if (lane_ == 0) ptx::arrive(shared_.tile_empty[slot_.stage]);\n", "")]),
-    ("tile released before every lane has read it", {RACE}, [edit(CONSUMER, "      ptx::sync_warp();  // every lane has read the tile\n", "")]),
+    ("the warp's barrier before it releases a tile left out: the epilogue's barriers come after every read but the releasing lane's", {EQUIVALENT}, [edit(CONSUMER, "      ptx::sync_warp();  // every lane has read the tile\n", "")]),
     ("first turn never given", {DEADLOCK}, [edit(CONSUMER, "ptx::barrier_arrive(turn_barrier(0), 256);", "{}")]),
     ("turn never handed over", {DEADLOCK}, [edit(CONSUMER, "      if (GivesTurn::value && k == config.tile_key / 16 - 1) give_turn();\n", "")]),
     ("turn handed to oneself", {DEADLOCK, CLASH}, [edit(CONSUMER, "turn_barrier(consumer_ + 1 == config.consumers ? 0 : consumer_ + 1)", "turn_barrier(consumer_)")]),
@@ -133,7 +136,7 @@ MUTATIONS = [
     ("barrier after that wait left out", {OVERWRITE}, [edit(EPILOGUE, "    ptx::barrier_sync(barrier, 128);\n    const int stored_row", "    const int stored_row")]),
     ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n", "")]),
     ("barrier before the store left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n    ptx::barrier_sync(barrier, 128);\n", "    ptx::fence_proxy_async();\n")]),
-    ("barrier before the proxy fence", {NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n    ptx::barrier_sync(barrier, 128);\n", "    ptx::barrier_sync(barrier, 128);\n    ptx::fence_proxy_async();\n")]),
+    ("barrier before the proxy fence: the issuer's own fence lies on the causality path too (PTX ISA, Causality Order)", {EQUIVALENT}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n    ptx::barrier_sync(barrier, 128);\n", "    ptx::barrier_sync(barrier, 128);\n    ptx::fence_proxy_async();\n")]),
     ("every lane stores the output", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "const bool issuer = warp == 0 && lane == 0;", "const bool issuer = lane == 0;")]),
     ("output's group never committed", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "      ptx::bulk_commit();\n", "")]),
     ("last stores not waited for", {"missing bulk wait"}, [edit(CONSUMER, "    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();", "    {}")]),
@@ -143,8 +146,8 @@ MUTATIONS = [
     ("output stored from the wrong chunk", {NUMBERS, OUTSIDE, UNINITIALISED}, [edit(EPILOGUE, "staged + Layout::chunk_offset(64, c) / 2", "staged + Layout::chunk_offset(64, c) / 4")]),
     ("output stored one head on", {NUMBERS}, [edit(EPILOGUE, "tile.head, tile.map_batch, tile.map_wrap", "tile.head + 1, tile.map_batch, tile.map_wrap")]),
     # ---- scheduler
-    ("lanes take tiles of their own", {"not uniform", DEADLOCK, RACE, NUMBERS, EARLY}, [edit(SCHEDULER, "      next_ = ptx::shuffle(next_, 0);\n", "")]),
-    ("dynamic schedule begins a tile late", {NUMBERS}, [edit(SCHEDULER, "next_ = ptx::grid_size() + ptx::atomic_add", "next_ = ptx::grid_size() + 1 + ptx::atomic_add")]),
+    ("lanes take tiles of their own", {"not uniform", DEADLOCK, RACE, NUMBERS, EARLY}, [edit(SCHEDULER, "ptx::shuffle(next_, 0) + (first_", "next_ + (first_")]),
+    ("dynamic schedule begins a tile late", {NUMBERS}, [edit(SCHEDULER, "(first_ ? 0 : ptx::grid_size())", "(first_ ? 0 : ptx::grid_size() + 1)")]),
 ]
 
 # The output staged in the query's shared memory.
@@ -157,6 +160,6 @@ MUTATIONS_IN_QUERY = [
 
 GROUPS = [
     {"kernel": "forward_bf16_d128", "mutations": MUTATIONS,
-     "problems": ["--random 1,300,2,128 --key-heads 1", "--random 1,333,2,128 --causal", "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal"]},
+     "problems": ["--random 1,300,2,128 --key-heads 1", "--random 1,150,2,128 --key-length 700", "--random 1,333,2,128 --causal", "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal"]},
     {"kernel": "forward_bf16_d256", "mutations": MUTATIONS_IN_QUERY, "problems": ["--random 1,300,2,256", "--random 1,333,2,256 --causal"]},
 ]
