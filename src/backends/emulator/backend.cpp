@@ -7,6 +7,7 @@
 #include "backends/backends.hpp"
 #include "backends/emulator/loader.hpp"
 #include "backends/emulator/trace.hpp"
+#include "backends/sm90/backward/launch.hpp"
 #include "backends/sm90/device.hpp"
 #include "backends/sm90/forward/launch.hpp"
 #include "common/status.hpp"
@@ -181,15 +182,16 @@ class EmulatedExecutable final : public Executable {
 Status available() noexcept { return load().status(); }
 
 ExecutableResult prepare(const Attention& attention) noexcept {
-  if (attention.pass != Pass::forward)
-    return error(Code::unsupported, "pass", "the emulator serves the forward pass only");
+  if (attention.pass != Pass::forward && attention.pass != Pass::backward)
+    return error(Code::unsupported, "pass", "the emulator serves the forward and the backward pass");
   return guarded([&]() -> ExecutableResult {
     const Result<const Interface*> interface = load();
     if (!interface) return interface.status();
     const Result<Settings> chosen = settings();
     if (!chosen) return chosen.status();
     auto device = std::make_shared<EmulatedDevice>(**interface, attention.options.emulator_seed, *chosen);
-    ExecutableResult hopper = sm90::forward::prepare(attention, std::move(device));
+    ExecutableResult hopper = attention.pass == Pass::backward ? sm90::backward::prepare(attention, std::move(device))
+                                                               : sm90::forward::prepare(attention, std::move(device));
     if (!hopper) return hopper.status();
     return std::shared_ptr<const Executable>(std::make_shared<EmulatedExecutable>(std::move(*hopper)));
   });

@@ -1,5 +1,6 @@
 // The Hopper backend, as plan/ sees it.
 #include "backends/backends.hpp"
+#include "backends/sm90/backward/launch.hpp"
 #include "backends/sm90/cuda_device.hpp"
 #include "backends/sm90/forward/launch.hpp"
 #include "backends/sm90/kernels.hpp"
@@ -14,10 +15,11 @@ Status available() noexcept {
 }
 
 ExecutableResult prepare(const Attention& attention) noexcept {
-  if (attention.pass != Pass::forward)
-    return error(Code::unsupported, "pass", "the sm90 backend serves the forward pass only");
+  if (attention.pass != Pass::forward && attention.pass != Pass::backward)
+    return error(Code::unsupported, "pass", "the sm90 backend serves the forward and the backward pass");
   auto device = cuda_device(attention.device.index);
   if (!device) return device.status();
+  if (attention.pass == Pass::backward) return backward::prepare(attention, std::move(*device));
   return forward::prepare(attention, std::move(*device));
 }
 

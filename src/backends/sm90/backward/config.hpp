@@ -8,11 +8,11 @@ namespace tandem::internal::sm90::backward {
 
 struct Config {
   Dtype dtype = Dtype::bf16;
-  int head_dim = 128;    // of values too
+  int head_dim = 128;  // of values too
   int tile_query = 64;
-  int slots = 2;         // of dQ tiles on their way to global memory
+  int slots = 2;            // of dQ tiles on their way to global memory
   bool early_value = true;  // dV is issued before dS is formed, so that it runs under that arithmetic
-  bool turns = true;     // the warpgroups take turns at the exponentials
+  bool turns = true;        // the warpgroups take turns at the exponentials
 
   static constexpr int consumers = 2;  // warpgroups of 64 keys each
   static constexpr int tile_key = 64 * consumers;
@@ -20,8 +20,8 @@ struct Config {
   static constexpr int threads = 128 * (consumers + 1);
   static constexpr int registers_producer = 24, registers_consumer = 240;
 
-  /// dQ^T = K^T dS^T of one warpgroup: 64 columns of d by this many queries. At d 64 the warpgroups share out the queries,
-  /// at d 128 the columns.
+  /// dQ^T = K^T dS^T of one warpgroup: 64 columns of d by this many queries. At d 64 the warpgroups share out the
+  /// queries, at d 128 the columns.
   constexpr int grad_queries() const { return tile_query * head_dim / 128; }
   /// Floats of a dQ tile that one warpgroup adds.
   constexpr int part_floats() const { return 64 * grad_queries(); }
@@ -29,8 +29,10 @@ struct Config {
   constexpr int shared_bytes() const {
     const int keys = 2 * tile_key * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
     const int grad_scores = stages * tile_query * tile_key * 2, parts = slots * consumers * part_floats() * 4;
-    const int statistics = 2 * stages * tile_query * 4, barriers = 8 * (2 + 6 * stages + 2 * consumers * slots), tile = 80;
-    return ceil_divide(keys + ring + grad_scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tile, 1024) * 1024;
+    const int statistics = 2 * stages * tile_query * 4, barriers = 8 * (2 + 6 * stages + 2 * consumers * slots),
+              tile = 80;
+    return ceil_divide(keys + ring + grad_scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tile, 1024) *
+           1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };

@@ -1,21 +1,17 @@
 // The consumers' role (FA-3 Algorithm 3, lines 9 to 17): each warpgroup owns 64 keys. Scores are computed transposed,
-// S^T = K Q^T, so that P^T and dS^T stay in registers as the first operand of dV += P^T dO and dK += dS^T Q; only dS goes
-// through shared memory, for dQ^T = K^T dS^T, which sums over the keys of both warpgroups. dQ of a query block is computed
-// one step late, so that neither warpgroup waits for the other's dS and the two can run out of phase.
+// S^T = K Q^T, so that P^T and dS^T stay in registers as the first operand of dV += P^T dO and dK += dS^T Q; only dS
+// goes through shared memory, for dQ^T = K^T dS^T, which sums over the keys of both warpgroups. dQ of a query block is
+// computed one step late, so that neither warpgroup waits for the other's dS and the two can run out of phase.
 #pragma once
 
+#include "backends/sm90/backward/elements.cuh"
 #include "backends/sm90/backward/epilogue.cuh"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/shared.cuh"
 #include "backends/sm90/tile/layout.hpp"
-#include "backends/sm90/tile/ring.cuh"
 
 namespace tandem::internal::sm90::backward {
 
-/// Four floats of one vector store.
-struct alignas(16) Quad {
-  float x, y, z, w;
-};
 struct alignas(8) Pair {
   float x, y;
 };
@@ -38,7 +34,6 @@ class Consumer {
   TANDEM_DEVICE void run(Steps steps) {
 #pragma unroll
     for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
-    full_ = {ptx::uniform(shared_.tile.full.begin), ptx::uniform(shared_.tile.full.end)};
     ptx::wait(shared_.key_full, 0);
     if (steps.left() > 0) {
       all_steps(steps);
@@ -56,7 +51,7 @@ class Consumer {
   TANDEM_DEVICE void all_steps(Steps& steps) {
     ptx::wait(shared_.query_full[0], 0);
     ptx::wgmma_fence(scores_);
-    issue_scores();
+    issue_scores(0);
     ptx::wait(shared_.value_full, 0);
     if (config.turns && consumer_ == 1) give_turn();
     weigh(steps.block());
@@ -67,6 +62,8 @@ class Consumer {
       while (steps.left() > 1) step<true, true>(steps);
       step<true, false>(steps);
     }
+    wait_grad_scores();
+    ptx::wgmma_fence(grad_query_);
     issue_grad_query();
     ptx::wgmma_wait<0>(grad_query_);
     release_grad_scores();
@@ -86,11 +83,16 @@ class Consumer {
       issue_grad_value();  // line 12
       if (more || consumer_ == 0) give_turn();
       differentiate();  // line 14
-      if constexpr (last_dq) issue_grad_query();
-      ptx::wgmma_fence(grad_weights_, grad_key_);
+      if constexpr (last_dq) {
+        wait_grad_scores();
+        ptx::wgmma_fence(grad_weights_, grad_key_, grad_query_);
+        issue_grad_query();
+      } else {
+        ptx::wgmma_fence(grad_weights_, grad_key_);
+      }
       issue_grad_key();
       store_grad_scores();
-      ptx::wgmma_wait<1>(grad_value_);
+      wait_all_but<1, last_dq>(grad_value_);
       release_grad_out();
       publish<last_dq>();
       ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_);
@@ -99,30 +101,42 @@ class Consumer {
     } else {
       differentiate();
       pack_weights();
-      if constexpr (last_dq) wait_grad_scores();
+      if constexpr (last_dq) {
+        wait_grad_scores();
+        ptx::wgmma_fence(grad_query_);
+      }
       ptx::wgmma_fence(grad_weights_, grad_key_, weights_, grad_value_);
       issue_grad_value();
       issue_grad_key();
-      if constexpr (last_dq) issue_grad_query<false>();
+      if constexpr (last_dq) issue_grad_query();
       store_grad_scores();
       ptx::wgmma_wait<last_dq ? 2 : 1>(grad_value_);
       release_grad_out();
       ptx::wgmma_wait<last_dq ? 1 : 0>(grad_key_, weights_, grad_weights_);
       release_query();
-      ptx::wgmma_wait<0>(grad_query_);
+      if constexpr (last_dq) ptx::wgmma_wait<0>(grad_query_);
       if constexpr (more) issue_next_scores();
       publish<last_dq>();
     }
     steps.next();
+    ++step_;
     if constexpr (more) weigh(steps.block());
   }
 
+  template <int left, bool last_dq>
+  TANDEM_DEVICE void wait_all_but(float (&sum)[head_dim / 2]) {
+    if constexpr (last_dq)
+      ptx::wgmma_wait<left>(sum, grad_query_);
+    else
+      ptx::wgmma_wait<left>(sum);
+  }
+
   /// S^T = K Q^T (line 10).
-  TANDEM_DEVICE void issue_scores() { issue_from_keys(scores_, shared_.key, shared_.query[query_.stage]); }
+  TANDEM_DEVICE void issue_scores(unsigned step) { issue_from_keys(scores_, shared_.key, shared_.query[stage(step)]); }
   TANDEM_DEVICE void issue_next_scores() {
-    ptx::wait(shared_.query_full[query_.stage], query_.parity);
+    ptx::wait(shared_.query_full[stage(step_ + 1)], parity(step_ + 1));
     ptx::wgmma_fence(scores_);
-    issue_scores();
+    issue_scores(step_ + 1);
   }
   TANDEM_DEVICE void issue_from_keys(float (&target)[tile_query / 2], const Element* keys, const Element* queries) {
     const ptx::Descriptor a = ptx::matrix<Layout::swizzle>(
@@ -137,13 +151,14 @@ class Consumer {
 
   /// With S in flight: dP^T = V dO^T (line 13) goes behind it, and P = exp(S - LSE) (line 11) is formed meanwhile.
   TANDEM_DEVICE void weigh(int block) {
-    ptx::wait(shared_.grad_out_full[grad_out_.stage], grad_out_.parity);
+    ptx::wait(shared_.grad_out_full[stage(step_)], parity(step_));
     ptx::wgmma_fence(grad_scores_);
-    issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[grad_out_.stage]);
+    issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[stage(step_)]);
     ptx::wgmma_wait<1>(scores_);
     wait_turn();
-    if (block < full_.begin || block >= full_.end) mask(block);
-    const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[query_.stage]) + (lane_ & 3);
+    const Range full = shared_.tile.full;
+    if (block < full.begin || block >= full.end) mask(block);
+    const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[stage(step_)]) + (lane_ & 3);
     const float scale = params_.scale_log2;
 #pragma unroll
     for (int j = 0; j < tile_query / 8; ++j) {
@@ -170,7 +185,8 @@ class Consumer {
       const int begin = seeing.begin - first_column, end = seeing.end - first_column;
 #pragma unroll
       for (int i = 0; i < tile_query / 2; ++i)
-        if (fragment_upper(i) == r && (fragment_column(0, i) >= end || fragment_column(0, i) < begin)) scores_[i] = hidden;
+        if (fragment_upper(i) == r && (fragment_column(0, i) >= end || fragment_column(0, i) < begin))
+          scores_[i] = hidden;
     }
   }
 
@@ -181,37 +197,35 @@ class Consumer {
   }
   /// dS = P * (dP - D).
   TANDEM_DEVICE void differentiate() {
-    const Pair* delta = reinterpret_cast<const Pair*>(shared_.delta[grad_out_.stage]) + (lane_ & 3);
+    const Pair* delta = reinterpret_cast<const Pair*>(shared_.delta[stage(step_)]) + (lane_ & 3);
 #pragma unroll
     for (int j = 0; j < tile_query / 8; ++j) {
       const Pair d = delta[4 * j];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int i = 4 * j + 2 * r;
-        grad_weights_[i / 8][i / 2 % 4] = ptx::pack<Element>(scores_[i] * (grad_scores_[i] - d.x),
-                                                             scores_[i + 1] * (grad_scores_[i + 1] - d.y));
+        grad_weights_[i / 8][i / 2 % 4] =
+            ptx::pack<Element>(scores_[i] * (grad_scores_[i] - d.x), scores_[i + 1] * (grad_scores_[i + 1] - d.y));
       }
     }
   }
 
-  TANDEM_DEVICE void issue_grad_value() { issue_sum(grad_value_, weights_, shared_.grad_out[grad_out_.stage]); }
-  TANDEM_DEVICE void issue_grad_key() { issue_sum(grad_key_, grad_weights_, shared_.query[query_.stage]); }
-  TANDEM_DEVICE void issue_sum(float (&sum)[head_dim / 2], const uint32_t (&a)[tile_query / 16][4], const Element* rows) {
-    const ptx::Descriptor b =
-        ptx::matrix<Layout::swizzle>(rows, tile_query * Layout::row_bytes, Layout::group_bytes);
+  TANDEM_DEVICE void issue_grad_value() { issue_sum(grad_value_, weights_, shared_.grad_out[stage(step_)]); }
+  TANDEM_DEVICE void issue_grad_key() { issue_sum(grad_key_, grad_weights_, shared_.query[stage(step_)]); }
+  TANDEM_DEVICE void issue_sum(float (&sum)[head_dim / 2], const uint32_t (&a)[tile_query / 16][4],
+                               const Element* rows) {
+    const ptx::Descriptor b = ptx::matrix<Layout::swizzle>(rows, tile_query * Layout::row_bytes, Layout::group_bytes);
 #pragma unroll
     for (int k = 0; k < tile_query / 16; ++k)
       ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 16 * Layout::row_bytes), true);
     ptx::wgmma_commit();
   }
 
-  TANDEM_DEVICE void wait_grad_scores() { ptx::wait(shared_.grad_scores_full[read_.stage], read_.parity); }
+  TANDEM_DEVICE void wait_grad_scores() { ptx::wait(shared_.grad_scores_full[stage(step_ - 1)], parity(step_ - 1)); }
   /// dQ^T = K^T dS^T (line 16) of the block before: 64 columns of d, for all or half of the queries.
-  template <bool waits = true>
   TANDEM_DEVICE void issue_grad_query() {
-    if constexpr (waits) wait_grad_scores();
     const uint8_t* keys = reinterpret_cast<const uint8_t*>(shared_.key);
-    const uint8_t* scores = reinterpret_cast<const uint8_t*>(shared_.grad_scores[read_.stage]);
+    const uint8_t* scores = reinterpret_cast<const uint8_t*>(shared_.grad_scores[stage(step_ - 1)]);
     if constexpr (head_dim == 64) {
       scores += consumer_ * config.grad_queries() * ScoreLayout::row_bytes;
     } else {
@@ -219,7 +233,6 @@ class Consumer {
     }
     const ptx::Descriptor a = ptx::matrix<Layout::swizzle>(keys, 16, Layout::group_bytes);
     const ptx::Descriptor b = ptx::matrix<ScoreLayout::swizzle>(scores, 16, ScoreLayout::group_bytes);
-    ptx::wgmma_fence(grad_query_);
 #pragma unroll
     for (int k = 0; k < tile_key / 16; ++k)
       ptx::wgmma<Element, ptx::Major::MN>(grad_query_, ptx::advance(a, k * 16 * Layout::row_bytes),
@@ -229,53 +242,55 @@ class Consumer {
 
   /// dS to shared memory, rows being queries (line 15).
   TANDEM_DEVICE void store_grad_scores() {
-    ptx::wait(shared_.grad_scores_empty[write_.stage], write_.parity ^ 1);
-    uint8_t* target = reinterpret_cast<uint8_t*>(shared_.grad_scores[write_.stage]) +
-                      ScoreLayout::chunk_offset(tile_query, consumer_) +
-                      swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes);
+    ptx::wait(shared_.grad_scores_empty[stage(step_)], parity(step_) ^ 1);
+    uint8_t* target =
+        reinterpret_cast<uint8_t*>(shared_.grad_scores[stage(step_)]) +
+        ScoreLayout::chunk_offset(tile_query, consumer_) +
+        swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes);
 #pragma unroll
     for (int k = 0; k < tile_query / 16; ++k)
       ptx::store_matrices_transposed(target + k * 16 * ScoreLayout::row_bytes, grad_weights_[k][0], grad_weights_[k][1],
                                      grad_weights_[k][2], grad_weights_[k][3]);
+    ptx::sync_warp();  // all lanes have read LSE and D, which the releases that follow give back
   }
   /// Hands over this step's dS and the last step's dQ: one proxy fence for both, since it waits for the stores.
   template <bool last_dq>
   TANDEM_DEVICE void publish() {
     if constexpr (last_dq) {
-      ptx::tie(grad_query_);
       release_grad_scores();
       store_grad_query();
     }
     ptx::fence_proxy_async();
     ptx::sync_warp();
-    if (lane_ == 0) ptx::arrive(shared_.grad_scores_full[write_.stage]);
-    write_.next();
+    if (lane_ == 0) ptx::arrive(shared_.grad_scores_full[stage(step_)]);
     if constexpr (last_dq) release_part();
   }
 
   TANDEM_DEVICE void store_grad_query() {
-    ptx::wait(shared_.grad_query_empty[slot_.stage][consumer_], slot_.parity ^ 1);
-    Quad* part = reinterpret_cast<Quad*>(shared_.grad_query[slot_.stage][consumer_]) + 32 * warp_ + lane_;
+    ptx::wait(shared_.grad_query_empty[slot(step_ - 1)][consumer_], slot_parity(step_ - 1) ^ 1);
+    Quad* part = reinterpret_cast<Quad*>(shared_.grad_query[slot(step_ - 1)][consumer_]) + 32 * warp_ + lane_;
 #pragma unroll
     for (int j = 0; j < config.grad_queries() / 8; ++j)
       part[128 * j] = {grad_query_[4 * j], grad_query_[4 * j + 1], grad_query_[4 * j + 2], grad_query_[4 * j + 3]};
   }
   TANDEM_DEVICE void release_part() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot_.stage][consumer_]);
-    slot_.next();
+    if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot(step_ - 1)][consumer_]);
   }
   TANDEM_DEVICE void release_grad_scores() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_scores_empty[read_.stage]);
-    read_.next();
+    if (lane_ == 0) ptx::arrive(shared_.grad_scores_empty[stage(step_ - 1)]);
   }
   TANDEM_DEVICE void release_query() {
-    if (lane_ == 0) ptx::arrive(shared_.query_empty[query_.stage]);
-    query_.next();
+    if (lane_ == 0) ptx::arrive(shared_.query_empty[stage(step_)]);
   }
   TANDEM_DEVICE void release_grad_out() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_out_empty[grad_out_.stage]);
-    grad_out_.next();
+    if (lane_ == 0) ptx::arrive(shared_.grad_out_empty[stage(step_)]);
   }
+
+  // All rings turn once a step.
+  static TANDEM_DEVICE unsigned stage(unsigned step) { return step % Config::stages; }
+  static TANDEM_DEVICE int parity(unsigned step) { return static_cast<int>(step / Config::stages & 1); }
+  static TANDEM_DEVICE unsigned slot(unsigned step) { return step % config.slots; }
+  static TANDEM_DEVICE int slot_parity(unsigned step) { return static_cast<int>(step / config.slots & 1); }
 
   TANDEM_DEVICE void wait_turn() {
     if constexpr (config.turns) ptx::barrier_sync(4 + consumer_, 256);
@@ -287,9 +302,7 @@ class Consumer {
   Shared<config>& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  Range full_{0, 0};
-  RingPosition<Config::stages> query_, grad_out_, write_, read_;
-  RingPosition<config.slots> slot_;
+  unsigned step_ = 0;  // whose P and dP are in registers
   float scores_[tile_query / 2], grad_scores_[tile_query / 2];
   float grad_key_[head_dim / 2], grad_value_[head_dim / 2], grad_query_[config.grad_queries() / 2];
   uint32_t weights_[tile_query / 16][4], grad_weights_[tile_query / 16][4];

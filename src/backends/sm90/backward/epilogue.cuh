@@ -1,5 +1,5 @@
-// The end of a tile (FA-3 Algorithm 3, line 22): dK and dV to 16 bits and, through shared memory, to global memory by TMA,
-// which clips them to the sequence.
+// The end of a tile (FA-3 Algorithm 3, line 22): dK and dV to 16 bits and, through shared memory, to global memory by
+// TMA, which clips them to the sequence.
 #pragma once
 
 #include "backends/sm90/backward/shared.cuh"
@@ -17,7 +17,8 @@ struct Epilogue {
   const int consumer, warp, lane;
 
   /// Stages the sum in this warpgroup's rows of the operand's tile, which nothing reads any more.
-  TANDEM_DEVICE void store(float (&sum)[config.head_dim / 2], Element* operand, const ptx::TensorMap& map, float scale) const {
+  TANDEM_DEVICE void store(float (&sum)[config.head_dim / 2], Element* operand, const ptx::TensorMap& map,
+                           float scale) const {
     const Tile& tile = shared.tile;
     const int first = 64 * consumer, row = first + fragment_row(warp, lane), rows = tile.keys - tile.first_key;
     // Rows that don't count are 0 whatever a query's NaN made of them.

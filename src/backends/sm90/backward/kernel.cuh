@@ -1,5 +1,5 @@
-// The backward kernel (FA-3 Algorithm 3): one block a tile of keys. A producer warpgroup whose threads load by TMA and add
-// dQ to global memory, two consumer warpgroups; mbarriers in shared memory carry the data between them:
+// The backward kernel (FA-3 Algorithm 3): one block a tile of keys. A producer warpgroup whose threads load by TMA and
+// add dQ to global memory, two consumer warpgroups; mbarriers in shared memory carry the data between them:
 //   key_full, value_full     once                     TMA -> consumers
 //   query_*, grad_out_*      one a stage              TMA -> consumers, their warps -> producer
 //   grad_scores_*            one a buffer of dS       all warps of consumers -> all consumers, and back
@@ -42,8 +42,8 @@ TANDEM_DEVICE void run(const Params& params) {
   const bool first_lane = (ptx::thread_index() & 31) == 0;
   if (warp == 0) {
     const int32_t index = ptx::block_index();
-    const Position at = params.scan ? scanned<Config::tile_key>(params, index)
-                                    : position(params.order, index, 0, params.key_heads);
+    const Position at =
+        params.scan ? scanned<Config::tile_key>(params, index) : position(params.order, index, 0, params.key_heads);
     if (first_lane) {
       describe<config.tile_query, Config::tile_key>(params, at, shared.tile);
       init_barriers(shared);
@@ -66,6 +66,6 @@ TANDEM_DEVICE void run(const Params& params) {
 }  // namespace tandem::internal::sm90::backward
 
 /// Defines the kernel of one variant.
-#define TANDEM_BACKWARD_KERNEL(name, config)                                              \
-  TANDEM_KERNEL(name, tandem::internal::sm90::backward::Params, (config).threads,         \
+#define TANDEM_BACKWARD_KERNEL(name, config)                                      \
+  TANDEM_KERNEL(name, tandem::internal::sm90::backward::Params, (config).threads, \
                 tandem::internal::sm90::backward::Shared<(config)>, tandem::internal::sm90::backward::run<(config)>)

@@ -23,9 +23,9 @@ struct QueryBlocks {
 
 struct alignas(64) Params {
   ptx::TensorMap query, grad_out, key, value, grad_key, grad_value;
-  float* accumulator;        // dQ, [query head][block][part of a warpgroup][fragments]
-  const float* statistics;   // [query head][block][LSE, D][row]
-  int32_t* flags;            // deterministic: additions to [query head][block][warpgroup] so far; else null
+  float* accumulator;       // dQ, [query head][block][part of a warpgroup][fragments]
+  const float* statistics;  // [query head][block][LSE, D][row]
+  int32_t* flags;           // deterministic: additions to [query head][block][warpgroup] so far; else null
   Rows query_rows, key_rows;
   QueryBlocks blocks;
   int32_t batch, key_heads, group;  // group: query heads of one key head
@@ -54,6 +54,8 @@ struct alignas(16) Tile {
   Range full;   // those that need no mask
 };
 
+constexpr const char *prepare_kernel = "backward_prepare", *finish_kernel = "backward_finish";
+
 /// Element strides.
 struct Layout {
   int64_t batch, row, head;
@@ -76,6 +78,7 @@ struct PrepareParams {
 /// The kernel after: dQ from the accumulator to 16 bits.
 struct FinishParams {
   static constexpr int threads = 256;
+  static constexpr int shared_bytes = 2 * 128 * (64 + 8);  // of FinishShared: the larger one of all query blocks
   const float* accumulator;
   void* grad_query;
   Layout layout;

@@ -1,5 +1,5 @@
-// The roles of the producer warpgroup (FA-3 Algorithm 3): one thread loads K, V and the rings of Q and dO by TMA, lines 4
-// to 8; one thread a consumer warpgroup adds its dQ tiles to the accumulator in global memory, lines 18 to 21.
+// The roles of the producer warpgroup (FA-3 Algorithm 3): one thread loads K, V and the rings of Q and dO by TMA, lines
+// 4 to 8; one thread a consumer warpgroup adds its dQ tiles to the accumulator in global memory, lines 18 to 21.
 #pragma once
 
 #include "backends/sm90/backward/scheduler.cuh"
@@ -53,16 +53,18 @@ class Producer {
     grad_out_.next();
   }
   template <class Element>
-  TANDEM_DEVICE void load_block(const Steps& steps, const ptx::TensorMap& map, Element* rows, float* statistic, int which,
-                                ptx::Barrier& full) {
+  TANDEM_DEVICE void load_block(const Steps& steps, const ptx::TensorMap& map, Element* rows, float* statistic,
+                                int which, ptx::Barrier& full) {
     constexpr int bytes = config.tile_query * static_cast<int>(sizeof(float));
-    const int64_t block = static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_.first_block + steps.block();
+    const int64_t block =
+        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_.first_block + steps.block();
     ptx::arrive_expect(full, Layout::bytes(config.tile_query) + bytes);
     ptx::bulk_load(statistic, params_.statistics + (2 * block + which) * config.tile_query, bytes, full);
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_load(rows + Layout::chunk_offset(config.tile_query, c) / 2, map, full, c * Layout::chunk_columns,
-                    tile_.query_row + steps.block() * config.tile_query, steps.head(), tile_.query_batch, tile_.query_wrap);
+                    tile_.query_row + steps.block() * config.tile_query, steps.head(), tile_.query_batch,
+                    tile_.query_wrap);
   }
 
   Shared<config>& shared_;
@@ -103,12 +105,14 @@ class Writer {
     started_ = true;
   }
 
-  /// Deterministic mode: of the tiles that add to a query block, the one with the last keys comes first, since it reaches
-  /// the block first if all start at once. It is also the one that is launched first, so no block waits for a later one.
+  /// Deterministic mode: of the tiles that add to a query block, the one with the last keys comes first, since it
+  /// reaches the block first if all start at once. It is also the one that is launched first, so no block waits for a
+  /// later one.
   TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
     const Tile& tile = shared_.tile;
     const int32_t first = in_sequence * config.tile_query;
-    const int32_t last = least(first + config.tile_query, ceil_divide(tile.queries, config.tile_query) * config.tile_query) - 1;
+    const int32_t last =
+        least(first + config.tile_query, ceil_divide(tile.queries, config.tile_query) * config.tile_query) - 1;
     const Range tiles = key_blocks(first, last, tile.keys, tile.diagonal, params_.window, Config::tile_key).visit;
     const int32_t rank = tiles.end - 1 - tile.first_key / Config::tile_key;
     while (ptx::load_acquire(flag(block)) != rank) {

@@ -22,8 +22,8 @@ TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t f
   return {first_batch + batch, at.head - batch * heads, order.tiles_per_head - 1 - at.tile};
 }
 
-/// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows behind
-/// the last sequence count as one more.
+/// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows
+/// behind the last sequence count as one more.
 template <int tile_key>
 TANDEM_DEVICE Position scanned(const Params& params, int32_t index) {
   const int32_t lane = ptx::thread_index() & 31;
@@ -75,24 +75,27 @@ TANDEM_DEVICE void describe(const Params& params, Position at, Tile& tile) {
   tile.key_wrap = ragged_key ? ragged_rows : 0;
   tile.out_row = ragged_key ? ragged_rows - key.rows : 0;
   tile.out_batch = ragged_key ? key.offset + key.rows : at.batch;
-  // Key j sees, so to say, the queries from j - diagonal - right to j - diagonal + left. The last block counts as whole:
-  // LSE hides its rows beyond the queries.
+  // Key j sees, so to say, the queries from j - diagonal - right to j - diagonal + left. The last block counts as
+  // whole: LSE hides its rows beyond the queries.
   const int32_t last = least(tile.first_key + tile_key, key.used) - 1;
   tile.visit = tile.full = {0, 0};
   if (last < tile.first_key || query.used == 0) return;
-  const KeyBlocks seen = key_blocks(tile.first_key, last, ceil_divide(query.used, tile_query) * tile_query, -tile.diagonal,
-                                    {params.window.right, params.window.left}, tile_query);
+  const KeyBlocks seen = key_blocks(tile.first_key, last, ceil_divide(query.used, tile_query) * tile_query,
+                                    -tile.diagonal, {params.window.right, params.window.left}, tile_query);
   tile.visit = seen.visit;
   tile.full = last - tile.first_key + 1 == tile_key ? seen.full : Range{seen.visit.begin, seen.visit.begin};
 }
 
-/// The steps of a tile, for each role: all query heads of the group (so that dK and dV are summed over them in registers),
-/// and for each the query blocks that see the keys, from the first.
+/// The steps of a tile, for each role: all query heads of the group (so that dK and dV are summed over them in
+/// registers), and for each the query blocks that see the keys, from the first.
 class Steps {
  public:
   TANDEM_DEVICE explicit Steps(const Params& params, const Tile& tile)
-      : begin_(ptx::uniform(tile.visit.begin)), end_(ptx::uniform(tile.visit.end)), head_(ptx::uniform(tile.head) * params.group),
-        block_(begin_), left_(greatest(end_ - begin_, 0) * params.group) {}
+      : begin_(ptx::uniform(tile.visit.begin)),
+        end_(ptx::uniform(tile.visit.end)),
+        head_(ptx::uniform(tile.head) * params.group),
+        block_(begin_),
+        left_(greatest(end_ - begin_, 0) * params.group) {}
   TANDEM_DEVICE int32_t left() const { return left_; }
   TANDEM_DEVICE int32_t block() const { return block_; }
   TANDEM_DEVICE int32_t head() const { return head_; }

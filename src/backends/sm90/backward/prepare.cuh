@@ -1,0 +1,62 @@
+// The kernel before the main one (FA-3 Algorithm 3, line 1): D = rowsum(dO * O), LSE in log2 units, and zeros in the dQ
+// accumulator. A block of threads for each query block of each head; memory-bound.
+#pragma once
+
+#include "backends/sm90/backward/elements.cuh"
+
+namespace tandem::internal::sm90::backward {
+
+template <class Element>
+TANDEM_DEVICE float piece_dot(const Piece& a, const Piece& b) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    sum += widen<Element>(a.words[i] & 0xffffu) * widen<Element>(b.words[i] & 0xffffu) +
+           widen<Element>(a.words[i] >> 16) * widen<Element>(b.words[i] >> 16);
+  return sum;
+}
+
+template <class Element>
+TANDEM_DEVICE void row_statistics(const PrepareParams& p, const BlockRows& block, int32_t head, float* statistics) {
+  constexpr float log2_e = 1.4426950408889634f, infinity = __builtin_huge_valf();
+  const int pieces = p.value_dim / 8;
+  const int lanes = pieces > 16 ? 32 : pieces > 8 ? 16 : 8;  // of a row
+  const int lane = ptx::thread_index() % lanes;
+  const auto at = [&](const void* data, const Layout& layout, int row) {
+    return reinterpret_cast<const Piece*>(static_cast<const uint16_t*>(data) + block.batch * layout.batch +
+                                          (block.offset + block.first + row) * layout.row + head * layout.head) +
+           lane;
+  };
+  for (int row = ptx::thread_index() / lanes; row < p.blocks.tile; row += PrepareParams::threads / lanes) {
+    float delta = 0, lse = infinity;
+    if (row < block.used) {
+      if (lane < pieces)
+        delta = piece_dot<Element>(*at(p.out, p.out_layout, row), *at(p.grad_out, p.grad_out_layout, row));
+      const Layout& l = p.lse_layout;
+      lse = p.lse[block.batch * l.batch + (block.offset + block.first + row) * l.row + head * l.head] * log2_e;
+      if (lse == -infinity) lse = infinity;  // sees no key
+    }
+    for (int distance = lanes / 2; distance > 0; distance /= 2) delta += ptx::shuffle_xor(delta, distance);
+    if (lane != 0) continue;
+    statistics[row] = lse;
+    statistics[p.blocks.tile + row] = delta;
+  }
+}
+
+TANDEM_DEVICE void prepare(const PrepareParams& p) {
+  const int32_t head = ptx::block_index() / p.blocks.per_head;
+  const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, ptx::block_index() - head * p.blocks.per_head);
+  if (block.used <= 0) return;
+  const int64_t index = ptx::block_index();
+  const int quads = p.blocks.tile * p.accumulator_dim / 4;
+  Quad* accumulator = reinterpret_cast<Quad*>(p.accumulator) + index * quads;
+  for (int i = ptx::thread_index(); i < quads; i += PrepareParams::threads) accumulator[i] = {0, 0, 0, 0};
+  if (p.flags != nullptr && ptx::thread_index() < 2) p.flags[2 * index + ptx::thread_index()] = 0;
+  float* statistics = p.statistics + index * 2 * p.blocks.tile;
+  if (p.is_bf16)
+    row_statistics<bf16>(p, block, head, statistics);
+  else
+    row_statistics<fp16>(p, block, head, statistics);
+}
+
+}  // namespace tandem::internal::sm90::backward

@@ -1,0 +1,33 @@
+// The backward kernels that are compiled into the library, beside those of backends/sm90/variants.hpp. The build reads
+// the names from here (a line that starts with a quoted name is a kernel).
+#pragma once
+
+#include <string_view>
+
+#include "backends/sm90/backward/config.hpp"
+
+namespace tandem::internal::sm90 {
+
+// clang-format off
+inline constexpr backward::Variant backward_variants[] = {
+    {"backward_bf16_d64", {.dtype = Dtype::bf16, .head_dim = 64, .tile_query = 128, .slots = 1, .early_value = false, .turns = false}},
+    {"backward_fp16_d64", {.dtype = Dtype::fp16, .head_dim = 64, .tile_query = 128, .slots = 1, .early_value = false, .turns = false}},
+    {"backward_bf16_d128", {.dtype = Dtype::bf16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
+    {"backward_fp16_d128", {.dtype = Dtype::fp16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
+};
+// clang-format on
+
+/// The kernels before and after the main one.
+inline constexpr const char* backward_helpers[] = {
+    "backward_prepare",  // D, LSE, zeros
+    "backward_finish",   // dQ to 16 bits
+};
+
+/// The configuration of a variant by name; for generated sources.
+consteval backward::Config backward_config(std::string_view name) {
+  for (const backward::Variant& variant : backward_variants)
+    if (name == variant.name) return variant.config;
+  throw "no such variant";
+}
+
+}  // namespace tandem::internal::sm90
