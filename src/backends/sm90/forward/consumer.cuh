@@ -66,18 +66,15 @@ class Consumer {
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
 
-  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, once they have landed
-  /// (an earlier arrival would count for the stage's former use), and lets its turns go by.
-  TANDEM_DEVICE void skip_keys(int blocks) {
+  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which they
+  /// are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets its turns
+  /// go by.
+  TANDEM_DEVICE void skip(int blocks) {
     for (; blocks > 0; --blocks) {
       ptx::wait(shared_.key_full[key_.stage], key_.parity);
       release_key();
       wait_turn();
       give_turn();
-    }
-  }
-  TANDEM_DEVICE void skip_values(int blocks) {
-    for (; blocks > 0; --blocks) {
       ptx::wait(shared_.value_full[value_.stage], value_.parity);
       release_value();
     }
@@ -86,7 +83,7 @@ class Consumer {
   /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the
   /// softmax of the next runs while the other warpgroup has its turn.
   TANDEM_DEVICE void overlapped_tile(const Tile& tile) {
-    skip_keys(skipped_before_);
+    skip(skipped_before_);
     ptx::wait(shared_.query_full[consumer_], query_parity_);
     ptx::wait(shared_.key_full[key_.stage], key_.parity);
     ptx::wgmma_fence(scores_);
@@ -98,7 +95,6 @@ class Consumer {
     if (needs_mask(block_)) mask(tile, block_);
     softmax_.first(scores_, weights_, output_);
     --block_;
-    skip_values(skipped_before_);
     // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
     int masked_until = full_end_;
     while (true) {
@@ -112,8 +108,7 @@ class Consumer {
     issue_output(value_descriptor(), No{});
     ptx::wgmma_wait<0>(output_, weights_);
     release_value();
-    skip_keys(skipped_behind_);
-    skip_values(skipped_behind_);
+    skip(skipped_behind_);
   }
 
   template <class Masked>
@@ -143,8 +138,7 @@ class Consumer {
   TANDEM_DEVICE void sequential_tile(const Tile& tile) {
     ptx::wait(shared_.query_full[consumer_], query_parity_);
     clear_output();
-    skip_keys(skipped_before_);
-    skip_values(skipped_before_);
+    skip(skipped_before_);
     wait_turn();
     bool first = true;
     for (; block_ >= end_; --block_) {
@@ -173,8 +167,7 @@ class Consumer {
     }
     give_turn();
     release_query();
-    skip_keys(skipped_behind_);
-    skip_values(skipped_behind_);
+    skip(skipped_behind_);
   }
 
   /// S = Q K^T for the block in the ring's current stage; both operands from shared memory ("SS").
