@@ -102,7 +102,8 @@ uint32_t Block::offset_of(const void* pointer, uintptr_t place, uint32_t alignme
   return offset;
 }
 
-int Block::start(Copy&& copy) {
+int Block::start(const Copy& issued) {
+  Copy copy = issued;
   ++scheduler_.copies;
   if (timeline.on()) {
     copy.due = timeline.copy(*copy.issuer, copy.bytes, copy.kind != Copy::Kind::load, name_of(copy.shared));
@@ -112,7 +113,7 @@ int Block::start(Copy&& copy) {
   }
   const int index = static_cast<int>(copies.size());
   due_.emplace(copy.due, index);
-  copies.push_back(std::move(copy));
+  copies.push_back(copy);
   return index;
 }
 

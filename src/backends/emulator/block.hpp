@@ -101,6 +101,10 @@ class Block {
   uint8_t* shared() const { return shared_; }
   Stacks& stacks() const { return stacks_; }
 
+  Thread& thread(int index) { return *threads[static_cast<size_t>(index)]; }
+  Warp& warp_at(int index) { return warp[static_cast<size_t>(index)]; }
+  Warpgroup& warpgroup_of(const Thread& thread) { return warpgroups[static_cast<size_t>(thread.index / 128)]; }
+
   /// "key[1]+0x400": what the shared-memory struct calls this place.
   std::string name_of(uint32_t offset) const;
   [[gnu::format(printf, 5, 6)]] void report(const char* kind, uintptr_t place, uintptr_t other, const char* text, ...);
@@ -108,7 +112,7 @@ class Block {
   uint32_t offset_of(const void* pointer, uintptr_t place, uint32_t alignment);
 
   /// Starts a copy: it completes after a random delay.
-  int start(Copy&& copy);
+  int start(const Copy& copy);
   /// When the next copy completes; infinity if none is in flight.
   double next_due() const;
   void finish_next();

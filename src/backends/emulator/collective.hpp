@@ -12,8 +12,7 @@ namespace tandem::emulator {
 template <class Visit>
 void for_lanes(Visit visit) {
   Block& block = current->block;
-  for (int lane = 0; lane < warp_lanes; ++lane)
-    visit(*block.threads[static_cast<size_t>(current->warp * warp_lanes + lane)]);
+  for (int lane = 0; lane < warp_lanes; ++lane) visit(block.thread(current->warp * warp_lanes + lane));
 }
 
 /// Waits until all lanes of the warp are here with their inputs; the last to come calls `together`, which sees all
@@ -22,7 +21,7 @@ template <class Together>
 std::array<uint32_t, 4> collective(const char* instruction, uintptr_t place, std::initializer_list<uint32_t> inputs,
                                    Together together) {
   Block& block = current->block;
-  Warp& warp = block.warp[static_cast<size_t>(current->warp)];
+  Warp& warp = block.warp_at(current->warp);
   const auto lane = static_cast<size_t>(current->lane);
   if (warp.arrived == 0) {
     warp.instruction = instruction;

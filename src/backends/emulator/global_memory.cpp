@@ -6,8 +6,8 @@
 
 extern "C" {
 // The bounds of this library, from the linker: kernels may read constants that lie in it.
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));  // NOLINT(bugprone-reserved-identifier)
+extern const char _end[] __attribute__((visibility("hidden")));          // NOLINT(bugprone-reserved-identifier)
 }
 
 namespace tandem::emulator {

@@ -67,6 +67,7 @@ inline void on_access(const void* pointer, size_t bytes, bool write, uintptr_t p
   void __tsan_volatile_read##bytes(void* p) { tandem::emulator::on_access(p, bytes, false, TANDEM_PLACE); }  \
   void __tsan_volatile_write##bytes(void* p) { tandem::emulator::on_access(p, bytes, true, TANDEM_PLACE); }
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are the compiler's.
 extern "C" {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
@@ -94,3 +95,4 @@ void* __tsan_memset(void* to, int value, size_t bytes) {
   return std::memset(to, value, bytes);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)

@@ -26,7 +26,7 @@ bool take(Block& block, Warpgroup& warpgroup, int count) {
 void set_registers(int count, bool up) {
   const uintptr_t place = TANDEM_PLACE;
   Block& block = current->block;
-  Warpgroup& warpgroup = block.warpgroups[static_cast<size_t>(current->index / warpgroup_threads)];
+  Warpgroup& warpgroup = block.warpgroup_of(*current);
   if (count % 8 || count < 24 || count > 256)
     block.report("registers", place, 0, "setmaxnreg %d; multiples of 8 from 24 to 256 are allowed", count);
   if (warpgroup.arrived == 0) warpgroup.wanted = count;

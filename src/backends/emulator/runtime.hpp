@@ -48,12 +48,12 @@ void store_matrices(void* row, const uint32_t (&values)[4], bool transposed);
 void load_matrices(const void* row, uint32_t (&values)[4], bool transposed);
 
 // mbarriers, named barriers, fences, registers.
-void init(ptx::Barrier& barrier, int arrivals);
+void init(ptx::Barrier& object, int arrivals);
 void fence_barrier_init();
-void arrive(ptx::Barrier& barrier);
-void arrive_expect(ptx::Barrier& barrier, int bytes);
-bool try_wait(ptx::Barrier& barrier, int parity);
-void wait(ptx::Barrier& barrier, int parity);
+void arrive(ptx::Barrier& object);
+void arrive_expect(ptx::Barrier& object, int bytes);
+bool try_wait(ptx::Barrier& object, int parity);
+void wait(ptx::Barrier& object, int parity);
 void barrier_sync(int id, int threads);
 void barrier_arrive(int id, int threads);
 void sync_block();

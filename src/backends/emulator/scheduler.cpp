@@ -114,7 +114,7 @@ void Scheduler::end(Thread& self) {
   self.done = true;
   idle_rounds_ = 0;
   --block.live;
-  block.warp[static_cast<size_t>(self.warp)].ready &= ~(1u << self.lane);
+  block.warp_at(self.warp).ready &= ~(1u << self.lane);
 }
 
 void Scheduler::retire(Seat& seat) {
@@ -153,7 +153,7 @@ bool Scheduler::step() {
   for (const auto& seat : seats_) {
     if (!seat->block) continue;
     for (int warp = 0; warp < seat->block->warps(); ++warp)
-      if (seat->block->warp[static_cast<size_t>(warp)].ready) ready_.emplace_back(seat->block.get(), warp);
+      if (seat->block->warp_at(warp).ready) ready_.emplace_back(seat->block.get(), warp);
   }
   if (ready_.empty()) {
     if (finish_copy(std::numeric_limits<double>::infinity())) return true;
@@ -167,8 +167,8 @@ bool Scheduler::step() {
   if (run_.options.timing) {
     limit = std::numeric_limits<double>::infinity();
     for (const auto& [block, warp] : ready_) {
-      for (uint32_t lanes = block->warp[static_cast<size_t>(warp)].ready; lanes; lanes &= lanes - 1) {
-        const Thread& thread = *block->threads[static_cast<size_t>(warp * warp_lanes + std::countr_zero(lanes))];
+      for (uint32_t lanes = block->warp_at(warp).ready; lanes; lanes &= lanes - 1) {
+        const Thread& thread = block->thread(warp * warp_lanes + std::countr_zero(lanes));
         if (thread.time >= limit) continue;
         limit = thread.time;
         chosen = {block, warp};
@@ -176,7 +176,7 @@ bool Scheduler::step() {
     }
   }
   if (finish_copy(limit)) return true;
-  run_warp(*chosen.first, chosen.first->warp[static_cast<size_t>(chosen.second)]);
+  run_warp(*chosen.first, chosen.first->warp_at(chosen.second));
   return true;
 }
 
@@ -186,7 +186,7 @@ void Scheduler::run_warp(Block& block, Warp& warp) {
   while (lanes && !run_.stopped) {
     const int lane = std::countr_zero(lanes);
     lanes &= lanes - 1;
-    resume(*block.threads[static_cast<size_t>(first + lane)]);
+    resume(block.thread(first + lane));
     // Staying with a warp most of the time is faster, and leaves the order as random as before.
     if (!lanes && !run_.options.timing && (random() & 3)) lanes = warp.ready;
   }
@@ -194,16 +194,23 @@ void Scheduler::run_warp(Block& block, Warp& warp) {
 
 void Scheduler::resume(Thread& thread) {
   current = &thread;
-  ++switches_;
+  if (++switches_ % check_interval == 0) end_hopeless_run();
   thread.fiber = std::move(thread.fiber).resume();
   current = nullptr;
+}
+
+void Scheduler::end_hopeless_run() {
+  constexpr int patience = 40;  // about ten million switches: seconds
+  if (run_.findings.size() == 0 || ++checks_since_finding_ < patience) return;
+  run_.findings.add("no end", 0, 0, "the launch goes on long after its first fault, and was ended");
+  run_.stopped = true;
 }
 
 void Scheduler::suspend(Waiting on, const char* what, int64_t object, int argument, uintptr_t place) {
   Thread& self = *current;
   self.blocked = true;
   self.wait = {on, what, object, argument, place};
-  self.block.warp[static_cast<size_t>(self.warp)].ready &= ~(1u << self.lane);
+  self.block.warp_at(self.warp).ready &= ~(1u << self.lane);
   main_ = std::move(main_).resume();
 }
 
@@ -220,7 +227,7 @@ void Scheduler::wake(Thread& thread) {
   thread.blocked = false;
   thread.wait.on = Waiting::nothing;
   thread.time = std::max(thread.time, current ? current->time : woken_at_);
-  thread.block.warp[static_cast<size_t>(thread.warp)].ready |= 1u << thread.lane;
+  thread.block.warp_at(thread.warp).ready |= 1u << thread.lane;
 }
 
 void Scheduler::flag_changed() {
@@ -284,7 +291,7 @@ void Scheduler::report_deadlock() {
     for (int warp = 0; warp < seat->block->warps(); ++warp) {
       std::map<std::string, int> lanes;
       for (int lane = 0; lane < warp_lanes; ++lane) {
-        const Thread& thread = *seat->block->threads[static_cast<size_t>(warp * warp_lanes + lane)];
+        const Thread& thread = seat->block->thread(warp * warp_lanes + lane);
         if (!thread.done) ++lanes[waits_for(*seat->block, thread) + " at " + source_lines(thread.wait.place)];
       }
       for (const auto& [what, count] : lanes)

@@ -85,6 +85,8 @@ class Scheduler {
   void run_warp(Block& block, Warp& warp);
   void resume(Thread& thread);
   bool wake_pollers();
+  /// A fault may make a kernel run for ever.
+  void end_hopeless_run();
   void retire(Seat& seat);
   void report_deadlock();
 
@@ -93,7 +95,9 @@ class Scheduler {
   double now_ = 0;
   double woken_at_ = 0;
   int idle_rounds_ = 0;
+  static constexpr int64_t check_interval = 1 << 18;
   int64_t switches_ = 0;
+  int checks_since_finding_ = 0;
   boost::context::fiber main_;
   std::vector<std::unique_ptr<Seat>> seats_;
   std::vector<std::pair<Block*, int>> ready_;

@@ -29,7 +29,7 @@ void Timeline::rendezvous(Block& block, int warp) {
   double last = 0;
   int work = 0;
   for (int lane = 0; lane < warp_lanes; ++lane) {
-    Thread& thread = *block.threads[static_cast<size_t>(warp * warp_lanes + lane)];
+    Thread& thread = block.thread(warp * warp_lanes + lane);
     last = std::max(last, thread.time);
     work = std::max(work, thread.work);
     thread.work = 0;
@@ -40,8 +40,7 @@ void Timeline::rendezvous(Block& block, int warp) {
     last = free = begin + work;
     if (work > 40 && warp % 4 == 0) event(warpgroup_name(warp / 4), "arithmetic", "", begin, last);
   }
-  for (int lane = 0; lane < warp_lanes; ++lane)
-    block.threads[static_cast<size_t>(warp * warp_lanes + lane)]->time = last + rendezvous_cost;
+  for (int lane = 0; lane < warp_lanes; ++lane) block.thread(warp * warp_lanes + lane).time = last + rendezvous_cost;
 }
 
 double Timeline::copy(Thread& issuer, int bytes, bool store, const std::string& detail) {

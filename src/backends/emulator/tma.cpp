@@ -138,7 +138,7 @@ Copy bulk_copy(const void* global, int bytes, uintptr_t place) {
   return copy;
 }
 
-void issue_load(Copy&& copy, void* destination, ptx::Barrier& object) {
+void issue_load(Copy copy, void* destination, ptx::Barrier& object) {
   Block& block = current->block;
   const uintptr_t place = copy.place;
   copy.kind = Copy::Kind::load;
@@ -158,11 +158,11 @@ void issue_load(Copy&& copy, void* destination, ptx::Barrier& object) {
   block.shadow.async_write(*current, copy.shared_actor, copy.shared_clock, copy.shared,
                            static_cast<uint32_t>(copy.bytes), place);
   std::memset(block.shared() + copy.shared, 0xff, static_cast<size_t>(copy.bytes));  // NaN until it completes
-  block.start(std::move(copy));
+  block.start(copy);
   scheduler().maybe_preempt();
 }
 
-void issue_store(Copy&& copy, const void* source, bool add) {
+void issue_store(Copy copy, const void* source, bool add) {
   Block& block = current->block;
   const uintptr_t place = copy.place;
   copy.kind = add ? Copy::Kind::add : Copy::Kind::store;
@@ -174,7 +174,7 @@ void issue_store(Copy&& copy, const void* source, bool add) {
                           copy.shared, static_cast<uint32_t>(copy.bytes));
   if (copy.shared + static_cast<size_t>(copy.bytes) > block.shared_bytes()) scheduler().stop();
   check_global(copy);
-  current->bulk.open.push_back(block.start(std::move(copy)));
+  current->bulk.open.push_back(block.start(copy));
 }
 
 }  // namespace

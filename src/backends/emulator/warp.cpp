@@ -91,7 +91,7 @@ void store_matrices(void* row, const uint32_t (&values)[4], bool transposed) {
     Block& block = current->block;
     for (int lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t to = warp.in[static_cast<size_t>(lane)][0];
-      block.shadow.generic(*block.threads[static_cast<size_t>(current->warp * warp_lanes + lane)], to, 16, true, place);
+      block.shadow.generic(block.thread(current->warp * warp_lanes + lane), to, 16, true, place);
       if (to + 16 > block.shared_bytes()) continue;
       // Element e of row r of a matrix is in half e % 2 of lane 4 r + e / 2; transposed, r and e change places.
       const int matrix = lane / 8, r = lane % 8;
@@ -113,8 +113,7 @@ void load_matrices(const void* row, uint32_t (&values)[4], bool transposed) {
     for (auto& lane : warp.out) lane = {};
     for (int lane = 0; lane < warp_lanes; ++lane) {
       const uint32_t from = warp.in[static_cast<size_t>(lane)][0];
-      block.shadow.generic(*block.threads[static_cast<size_t>(current->warp * warp_lanes + lane)], from, 16, false,
-                           place);
+      block.shadow.generic(block.thread(current->warp * warp_lanes + lane), from, 16, false, place);
       if (from + 16 > block.shared_bytes()) continue;
       const int matrix = lane / 8, r = lane % 8;
       for (int e = 0; e < 8; ++e) {

@@ -192,7 +192,7 @@ void wgmma(const WgmmaShape& shape, void* accumulators, ptx::Descriptor a, const
     std::copy(a_registers, a_registers + 4, operation.a_registers[index].begin());
     own_operand(a_registers, number + 1, place);
   }
-  operation.warp_clock[static_cast<size_t>(self.warp % 4)] = block.warp[static_cast<size_t>(self.warp)].wgmma_clock;
+  operation.warp_clock[static_cast<size_t>(self.warp % 4)] = block.warp_at(self.warp).wgmma_clock;
   operation.end = std::max(operation.end, self.time);
   if (++operation.arrived < warpgroup_threads) return;
   ++scheduler().wgmmas;
@@ -201,7 +201,7 @@ void wgmma(const WgmmaShape& shape, void* accumulators, ptx::Descriptor a, const
                                          operation.end);
   if (scheduler().random() & 1) run_until(block, warpgroup, number + 1);
   for (int i = 0; i < warpgroup_threads; ++i) {
-    Thread& thread = *block.threads[static_cast<size_t>(self.index / warpgroup_threads * warpgroup_threads + i)];
+    Thread& thread = block.thread(self.index / warpgroup_threads * warpgroup_threads + i);
     if (thread.wait.on == Waiting::wgmma) scheduler().wake(thread);
   }
 }
@@ -234,7 +234,7 @@ void trim_queue(Warpgroup& warpgroup) {
   uint64_t least = ~uint64_t{0};
   for (int i = 0; i < warpgroup_threads; ++i) {
     const int thread = current->index / warpgroup_threads * warpgroup_threads + i;
-    least = std::min(least, current->block.threads[static_cast<size_t>(thread)]->wgmma.completed);
+    least = std::min(least, current->block.thread(thread).wgmma.completed);
   }
   for (; warpgroup.first < least && !warpgroup.queue.empty(); ++warpgroup.first) warpgroup.queue.pop_front();
 }

@@ -203,7 +203,8 @@ void add_load_cases(std::vector<Case>& cases) {
   }
   cases.push_back(load("columns_beyond", dense(40, 64, 16, 128), {0, 2, 1, 0, 0}));
   cases.push_back(load("second_chunk", dense(72, 64, 16, 128), {64, 2, 1, 0, 0}));
-  cases.push_back(load("odd_column", dense(64, 64, 16, 128), {5, 2, 1, 0, 0}));
+  // (A column that is not at a multiple of 16 bytes is an illegal instruction on hardware.)
+  cases.push_back(load("shifted_column", dense(64, 64, 16, 128), {8, 2, 1, 0, 0}));
   cases.push_back(load("columns_below", dense(64, 64, 16, 128), {-11, 2, 1, 0, 0}));
   cases.push_back(load("head_beyond", dense(64, 64, 16, 128), {0, 2, 3, 0, 0}));
   cases.push_back(load("batch_beyond", dense(64, 64, 16, 128), {0, 2, 0, 2, 0}));

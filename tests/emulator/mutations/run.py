@@ -11,6 +11,7 @@ import concurrent.futures
 import datetime
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,10 +47,13 @@ class Mutant:
         for file, old, new in self.edits:
             target = folder / "backends/sm90" / file
             text = (target if target.exists() else SM90 / file).read_text()
-            if text.count(old) != 1:
-                raise ValueError(f"{file} holds the text {text.count(old)} times, not once:\n{old}")
+            # Layout doesn't matter: any white space stands for any other.
+            pattern = re.compile(r"\s+".join(re.escape(word) for word in old.split()))
+            count = len(pattern.findall(text))
+            if count != 1:
+                raise ValueError(f"{file} holds the text {count} times, not once:\n{old}")
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text.replace(old, new))
+            target.write_text(pattern.sub(lambda _: new.strip(), text))
 
 
 def kinds_of(report):
@@ -110,6 +114,17 @@ def examine(options, mutant):
     return False, f"MISSED  {mutant.title()}: {', '.join(sorted(seen)) or 'nothing reported'}, not {', '.join(sorted(mutant.kinds))}\n{text[:600]}"
 
 
+def sound(options, group):
+    """The kernel as it is must pass, or nothing that its mutants do says anything. Returns what is wrong."""
+    library = options.build / "src/libtandem_emulator.so"
+    for problem in group["problems"]:
+        for seed in SEEDS:
+            kinds, report = observe(options, library, problem, seed)
+            if kinds:
+                return f"UNSOUND {group['kernel']}, {problem}, seed {seed}, without a mutation: {', '.join(kinds)}\n{report[:600]}"
+    return None
+
+
 def chosen(options, mutants):
     if options.names:
         return [mutant for mutant in mutants if any(name in mutant.title() for name in options.names)]
@@ -137,6 +152,9 @@ def main():
     stale = [line for line in (mutant.stale() for mutant in mutants) if line]
     if stale:
         sys.exit("\n".join(stale))
+    unsound = [line for line in (sound(options, group) for group in GROUPS) if line]
+    if unsound:
+        sys.exit("\n".join(unsound))
     mutants = chosen(options, mutants)
     good = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
