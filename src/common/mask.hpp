@@ -29,12 +29,18 @@ TANDEM_SHARED_FUNCTION constexpr int32_t clamp(int32_t x, int32_t low, int32_t h
 }
 TANDEM_SHARED_FUNCTION constexpr int32_t ceil_divide(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-/// The keys that `query` sees among `keys`. No sum leaves 32 bits: lengths and |diagonal| are below 2^30,
-/// and what could leave is compared first.
+/// a + b where a result that leaves 32 bits is not used: it wraps. A signed sum would let the compiler conclude, from
+/// its not overflowing, that the other branch is taken.
+TANDEM_SHARED_FUNCTION constexpr int32_t wrapping_sum(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+/// The keys that `query` sees among `keys`. Lengths and |diagonal| are below 2^30; what could leave 32 bits beside an
+/// unlimited window is compared first.
 TANDEM_SHARED_FUNCTION constexpr Range visible_keys(int32_t query, int32_t keys, int32_t diagonal, Window window) {
   const int32_t at = query + diagonal;
-  return {least(window.left >= at ? 0 : at - window.left, keys),
-          window.right >= keys - at ? keys : greatest(at + window.right + 1, 0)};
+  return {least(window.left >= at ? 0 : wrapping_sum(at, -window.left), keys),
+          window.right >= keys - at ? keys : greatest(wrapping_sum(wrapping_sum(at, window.right), 1), 0)};
 }
 
 /// The key blocks of a query tile (rows [first, last], last included). Blocks of `visit` hold a key that some row sees;
