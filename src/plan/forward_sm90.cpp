@@ -29,35 +29,15 @@ Status check_supported(const Attention& a) {
   return {};
 }
 
-/// What one head costs with a variant: the key blocks that its warpgroups visit, over its speed. A batch-invariant
-/// choice must not depend on lengths: it takes the fastest on long ones.
-double cost_of_head(const Variant& variant, const Attention& a) {
-  const auto& c = variant.config;
-  if (a.options.batch_invariant) return 1 / variant.speed;
-  const auto queries = static_cast<int32_t>(a.max_query), keys = static_cast<int32_t>(a.max_key);
-  const int32_t diagonal = a.diagonal.value_or(keys - queries);
-  // Warpgroups at regular places stand for all: enough to tell variants apart, and bounded for any length.
-  const int32_t groups = ceil_divide(std::max(queries, 1), c.tile_query()) * c.consumers;
-  const int32_t step = std::max(1, groups / 128);
-  double blocks = 0;
-  for (int32_t group = 0; group < groups; group += step) {
-    const int32_t first = std::min(64 * group, std::max(queries - 1, 0)), last = std::min(first + 64, queries) - 1;
-    const Range visit = key_blocks(first, last, keys, diagonal, a.window, c.tile_key).visit;
-    blocks += std::max(1, visit.end - visit.begin);
-  }
-  return blocks * step * c.tile_key / variant.speed;
-}
-
-/// Of the variants with the smallest head dims that serve, the one that costs least.
+/// The variant with the smallest head dims that serve. Lengths and batch have no say in it, so that the result of a
+/// sequence is the same in any batch.
 const Variant* choose_variant(const Attention& a) {
   const Variant* best = nullptr;
   const auto dims = [](const Variant& v) { return v.config.head_dim + v.config.value_dim; };
   for (const Variant& variant : sm90::forward_variants) {
     const auto& c = variant.config;
     if (c.dtype != a.dtype || c.head_dim < a.head_dim || c.value_dim < a.value_dim) continue;
-    if (best == nullptr || dims(variant) < dims(*best) ||
-        (dims(variant) == dims(*best) && cost_of_head(variant, a) < cost_of_head(*best, a)))
-      best = &variant;
+    if (best == nullptr || dims(variant) < dims(*best)) best = &variant;
   }
   return best;
 }

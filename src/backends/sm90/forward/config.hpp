@@ -47,9 +47,6 @@ struct Config {
 struct Variant {
   const char* name;
   Config config;
-  // Speed on whole tiles, relative to the other variants of the same head dims: the plan weighs it against the work
-  // that tiles do beyond the sequence's end or the mask.
-  float speed = 1;
 };
 
 }  // namespace tandem::internal::sm90::forward
