@@ -86,9 +86,9 @@ int64_t section_heads(const Attention& a, const Config& c, int64_t tiles_per_hea
 
 Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTraits& device) {
   const Config& c = plan.variant->config;
-  const int64_t per_head = (a.max_key + Config::tile_key - 1) / Config::tile_key, heads = a.batch * a.key_heads;
+  const int64_t per_head = (a.max_key + c.tile_key() - 1) / c.tile_key(), heads = a.batch * a.key_heads;
   int64_t tiles = a.batch * per_head;
-  if (a.packed_key) tiles = a.total_key / Config::tile_key + a.batch + 1;  // 1: rows behind the last sequence
+  if (a.packed_key) tiles = a.total_key / c.tile_key() + a.batch + 1;  // 1: rows behind the last sequence
   tiles *= a.key_heads;
   const int64_t of_sequence = (a.max_query + c.tile_query - 1) / c.tile_query;
   const int64_t blocks = a.packed_query ? a.total_query / c.tile_query + a.batch + 1 : a.batch * of_sequence;
@@ -152,7 +152,7 @@ std::string describe(const BackwardPlan& plan, const Attention& a) {
   std::string text = "backward on sm90: ";
   if (plan.no_queries && plan.no_keys) return text + "no rows, nothing to launch\n";
   text += plan.variant->name;
-  text += "\n  tile        " + std::to_string(Config::tile_key) + " keys, blocks of " + std::to_string(c.tile_query) +
+  text += "\n  tile        " + std::to_string(c.tile_key()) + " keys, blocks of " + std::to_string(c.tile_query) +
           " queries, " + std::to_string(Config::consumers) + " consumer warpgroups";
   text += "\n  head dims   " + std::to_string(a.head_dim) + " and " + std::to_string(a.value_dim) + " in " +
           std::to_string(c.head_dim);

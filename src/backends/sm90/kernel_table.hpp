@@ -27,7 +27,7 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
     const backward::Config& c = variant.config;
     return {variant.name,     "backward", c.dtype == Dtype::bf16 ? "bf16" : "fp16",
             c.head_dim,       c.head_dim, c.tile_query,
-            c.tile_key,       c.threads,  registers,
+            c.tile_key(),     c.threads,  registers,
             c.shared_bytes(), local_bytes};
   }
   for (const char* helper : backward_helpers) {

@@ -6,8 +6,14 @@
 
 namespace tandem::internal::sm90::backward {
 
+/// How the consumer warpgroups share out a tile's work. keys: each owns 64 keys and all of dK's and dV's columns.
+/// columns: they take turns at query blocks, and each owns half of the columns of dK and dV, which no warpgroup could
+/// hold whole beyond d 128.
+enum class Division { keys, columns };
+
 struct Config {
   Dtype dtype = Dtype::bf16;
+  Division division = Division::keys;
   int head_dim = 128;  // of values too
   int tile_query = 64;
   int slots = 2;            // of dQ tiles on their way to global memory
@@ -15,24 +21,25 @@ struct Config {
   bool turns = true;        // the warpgroups take turns at the exponentials
 
   static constexpr int consumers = 2;  // warpgroups of 64 keys each
-  static constexpr int tile_key = 64 * consumers;
-  static constexpr int stages = 2;  // of Q, of dO and of dS
+  static constexpr int stages = 2;     // of Q, of dO and of dS
   static constexpr int threads = 128 * (consumers + 1);
   static constexpr int registers_producer = 24, registers_consumer = 240;
 
-  /// dQ^T = K^T dS^T of one warpgroup: 64 columns of d by this many queries. At d 64 the warpgroups share out the
-  /// queries, at d 128 the columns.
+  constexpr int tile_key() const { return division == Division::keys ? 64 * consumers : 64; }
+  /// Division::keys: dQ^T = K^T dS^T of one warpgroup, 64 columns of d by this many queries. At d 64 the warpgroups
+  /// share out the queries, at d 128 the columns.
   constexpr int grad_queries() const { return tile_query * head_dim / 128; }
   /// Floats of a dQ tile that one warpgroup adds.
   constexpr int part_floats() const { return 64 * grad_queries(); }
   /// sizeof(Shared<config>), which host code can't see; shared.cuh holds the two together.
   constexpr int shared_bytes() const {
-    const int keys = 2 * tile_key * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
-    const int grad_scores = stages * tile_query * tile_key * 2, parts = slots * consumers * part_floats() * 4;
-    const int statistics = 2 * stages * tile_query * 4, barriers = 8 * (2 + 6 * stages + 2 * consumers * slots),
-              tile = 80;
-    return ceil_divide(keys + ring + grad_scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tile, 1024) *
-           1024;
+    const bool by_keys = division == Division::keys;
+    const int keys = 2 * tile_key() * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
+    const int scores = (by_keys ? 1 : 2) * stages * tile_query * tile_key() * 2;
+    const int parts = by_keys ? slots * consumers * part_floats() * 4 : 0;
+    const int statistics = 2 * stages * tile_query * 4, tile = 80;
+    const int barriers = 8 * (2 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
+    return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tile, 1024) * 1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };

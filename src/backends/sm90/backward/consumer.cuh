@@ -19,9 +19,9 @@ struct alignas(8) Pair {
 template <Config config>
 class Consumer {
   using Element = typename Shared<config>::Element;
-  using Layout = ChunkLayout<config.head_dim>;        // of K, V, Q, dO
-  using ScoreLayout = ChunkLayout<Config::tile_key>;  // of dS
-  static constexpr int tile_query = config.tile_query, tile_key = Config::tile_key, head_dim = config.head_dim;
+  using Layout = ChunkLayout<config.head_dim>;         // of K, V, Q, dO
+  using ScoreLayout = ChunkLayout<config.tile_key()>;  // of dS
+  static constexpr int tile_query = config.tile_query, tile_key = config.tile_key(), head_dim = config.head_dim;
 
  public:
   TANDEM_DEVICE Consumer(Shared<config>& shared, const Params& params, int warpgroup)
@@ -40,10 +40,10 @@ class Consumer {
     } else {
       ptx::wait(shared_.value_full, 0);
     }
-    const Epilogue<config> epilogue{shared_, params_, consumer_, warp_, lane_};
-    epilogue.store(grad_value_, shared_.value, params_.grad_value, 1);
+    const Epilogue<config> epilogue{shared_, params_, warp_, lane_};
+    epilogue.store(grad_value_, shared_.value, params_.grad_value, 1, 64 * consumer_, 0, 2 + consumer_);
     ptx::barrier_sync(1, 128 * Config::consumers);  // K is dQ's operand in both warpgroups
-    epilogue.store(grad_key_, shared_.key, params_.grad_key, params_.scale);
+    epilogue.store(grad_key_, shared_.key, params_.grad_key, params_.scale, 64 * consumer_, 0, 2 + consumer_);
     if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();
   }
 

@@ -14,21 +14,23 @@ struct Epilogue {
 
   Shared<config>& shared;
   const Params& params;
-  const int consumer, warp, lane;
+  const int warp, lane;
 
-  /// Stages the sum in this warpgroup's rows of the operand's tile, which nothing reads any more.
-  TANDEM_DEVICE void store(float (&sum)[config.head_dim / 2], Element* operand, const ptx::TensorMap& map,
-                           float scale) const {
+  /// Stages 64 rows of the sum, from `first` on, in the columns from chunk `first_chunk` on of the operand's tile,
+  /// which nothing reads any more. `barrier` is the warpgroup's own.
+  template <int N>
+  TANDEM_DEVICE void store(float (&sum)[N], Element* operand, const ptx::TensorMap& map, float scale, int first,
+                           int first_chunk, int barrier) const {
     const Tile& tile = shared.tile;
-    const int first = 64 * consumer, row = first + fragment_row(warp, lane), rows = tile.keys - tile.first_key;
+    const int row = first + fragment_row(warp, lane), rows = tile.keys - tile.first_key;
     // Rows that don't count are 0 whatever a query's NaN made of them.
 #pragma unroll
-    for (int i = 0; i < config.head_dim / 2; ++i) sum[i] = row + 8 * fragment_upper(i) < rows ? sum[i] * scale : 0.0f;
-    uint8_t* staged = reinterpret_cast<uint8_t*>(operand);
+    for (int i = 0; i < N; ++i) sum[i] = row + 8 * fragment_upper(i) < rows ? sum[i] * scale : 0.0f;
+    uint8_t* staged = reinterpret_cast<uint8_t*>(operand) + Layout::chunk_offset(config.tile_key(), first_chunk);
 #pragma unroll
-    for (int k = 0; k < config.head_dim / 16; ++k) {
+    for (int k = 0; k < N / 8; ++k) {
       const int offset =
-          Layout::chunk_offset(Config::tile_key, k / Layout::steps) +
+          Layout::chunk_offset(config.tile_key(), k / Layout::steps) +
           swizzled_offset(first + 16 * warp + (lane & 15), k % Layout::steps * 2 + (lane >> 4), Layout::row_bytes);
       ptx::store_matrices(staged + offset, ptx::pack<Element>(sum[8 * k], sum[8 * k + 1]),
                           ptx::pack<Element>(sum[8 * k + 2], sum[8 * k + 3]),
@@ -36,13 +38,13 @@ struct Epilogue {
                           ptx::pack<Element>(sum[8 * k + 6], sum[8 * k + 7]));
     }
     ptx::fence_proxy_async();
-    ptx::barrier_sync(2 + consumer, 128);
+    ptx::barrier_sync(barrier, 128);
     if (warp != 0 || lane != 0) return;
 #pragma unroll
-    for (int c = 0; c < Layout::chunks; ++c)
-      ptx::tma_store(map, staged + Layout::chunk_offset(Config::tile_key, c) + first * Layout::row_bytes,
-                     c * Layout::chunk_columns, tile.out_row + tile.first_key + first, tile.head, tile.out_batch,
-                     tile.key_wrap);
+    for (int c = 0; c < N / 32; ++c)
+      ptx::tma_store(map, staged + Layout::chunk_offset(config.tile_key(), c) + first * Layout::row_bytes,
+                     (first_chunk + c) * Layout::chunk_columns, tile.out_row + tile.first_key + first, tile.head,
+                     tile.out_batch, tile.key_wrap);
     ptx::bulk_commit();
   }
 };

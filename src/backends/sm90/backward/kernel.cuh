@@ -4,9 +4,12 @@
 //   query_*, grad_out_*      one a stage              TMA -> consumers, their warps -> producer
 //   grad_scores_*            one a buffer of dS       all warps of consumers -> all consumers, and back
 //   grad_query_*             slot and warpgroup       a consumer's warps -> its writer, and back
+// and with Division::columns, instead of the last two,
+//   scores_*                 one a buffer of P, dS    the owner's warps -> all consumers, and back
 #pragma once
 
 #include "backends/sm90/backward/consumer.cuh"
+#include "backends/sm90/backward/consumer_by_columns.cuh"
 #include "backends/sm90/backward/producer.cuh"
 #include "backends/sm90/backward/shared.cuh"
 
@@ -22,13 +25,20 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
     ptx::init(shared.query_empty[s], warps);
     ptx::init(shared.grad_out_full[s], 1);
     ptx::init(shared.grad_out_empty[s], warps);
-    ptx::init(shared.grad_scores_full[s], warps);
-    ptx::init(shared.grad_scores_empty[s], warps);
+    if constexpr (config.division == Division::keys) {
+      ptx::init(shared.grad_scores_full[s], warps);
+      ptx::init(shared.grad_scores_empty[s], warps);
+    } else {
+      ptx::init(shared.scores_full[s], 4);
+      ptx::init(shared.scores_empty[s], warps);
+    }
   }
-  for (int s = 0; s < config.slots; ++s) {
-    for (int w = 0; w < Config::consumers; ++w) {
-      ptx::init(shared.grad_query_full[s][w], 4);
-      ptx::init(shared.grad_query_empty[s][w], 1);
+  if constexpr (config.division == Division::keys) {
+    for (int s = 0; s < config.slots; ++s) {
+      for (int w = 0; w < Config::consumers; ++w) {
+        ptx::init(shared.grad_query_full[s][w], 4);
+        ptx::init(shared.grad_query_empty[s][w], 1);
+      }
     }
   }
   ptx::fence_barrier_init();
@@ -43,9 +53,9 @@ TANDEM_DEVICE void run(const Params& params) {
   if (warp == 0) {
     const int32_t index = ptx::block_index();
     const Position at =
-        params.scan ? scanned<Config::tile_key>(params, index) : position(params.order, index, 0, params.key_heads);
+        params.scan ? scanned<config.tile_key()>(params, index) : position(params.order, index, 0, params.key_heads);
     if (first_lane) {
-      describe<config.tile_query, Config::tile_key>(params, at, shared.tile);
+      describe<config.tile_query, config.tile_key()>(params, at, shared.tile);
       init_barriers(shared);
     }
   }
@@ -56,10 +66,14 @@ TANDEM_DEVICE void run(const Params& params) {
     ptx::registers_down<Config::registers_producer>();
     if (!first_lane) return;
     if (warp == 0) Producer<config>(shared, params).load(steps);
-    if (warp == 1 || warp == 2) Writer<config>(shared, params, warp - 1).run(steps);
+    if constexpr (config.division == Division::keys)
+      if (warp == 1 || warp == 2) Writer<config>(shared, params, warp - 1).run(steps);
   } else {
     ptx::registers_up<Config::registers_consumer>();
-    Consumer<config>(shared, params, warp / 4 - 1).run(steps);
+    if constexpr (config.division == Division::keys)
+      Consumer<config>(shared, params, warp / 4 - 1).run(steps);
+    else
+      ColumnConsumer<config>(shared, params, warp / 4 - 1).run(steps);
   }
 }
 

@@ -163,8 +163,8 @@ class BackwardExecutable final : public Executable {
     };
     Status status = map(t.query, plan_.query_side, c.tile_query, params.query);
     if (status.ok()) status = map(t.grad_out, plan_.query_side, c.tile_query, params.grad_out);
-    if (status.ok()) status = map(t.key, plan_.key_side, Config::tile_key, params.key);
-    if (status.ok()) status = map(t.value, plan_.key_side, Config::tile_key, params.value);
+    if (status.ok()) status = map(t.key, plan_.key_side, c.tile_key(), params.key);
+    if (status.ok()) status = map(t.value, plan_.key_side, c.tile_key(), params.value);
     if (status.ok()) status = map(t.grad_key, plan_.key_side, 64, params.grad_key);
     if (status.ok()) status = map(t.grad_value, plan_.key_side, 64, params.grad_value);
     if (!status.ok()) return status;
@@ -201,6 +201,7 @@ class BackwardExecutable final : public Executable {
     params.head_dim = static_cast<int32_t>(a.head_dim);
     params.accumulator_dim = plan_.variant->config.head_dim;
     params.scale = a.scale;
+    params.transposed = plan_.variant->config.division == Division::keys;
     params.is_bf16 = a.dtype == Dtype::bf16;
     return launch(kernels_.finish, query_grid(), FinishParams::threads, FinishParams::shared_bytes, params, run);
   }

@@ -78,7 +78,7 @@ struct PrepareParams {
 /// The kernel after: dQ from the accumulator to 16 bits.
 struct FinishParams {
   static constexpr int threads = 256;
-  static constexpr int shared_bytes = 2 * 128 * (64 + 8);  // of FinishShared: the larger one of all query blocks
+  static constexpr int shared_bytes = 2 * 64 * (256 + 8);  // of FinishShared: the largest query block, d 256
   const float* accumulator;
   void* grad_query;
   Layout layout;
@@ -87,6 +87,7 @@ struct FinishParams {
   int32_t batch, head_dim, accumulator_dim;
   float scale;
   bool is_bf16;
+  bool transposed;  // the accumulator's fragments are those of dQ^T
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -2,6 +2,7 @@
 // 4 to 8; one thread a consumer warpgroup adds its dQ tiles to the accumulator in global memory, lines 18 to 21.
 #pragma once
 
+#include "backends/sm90/backward/ordered.cuh"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/shared.cuh"
 #include "backends/sm90/tile/layout.hpp"
@@ -32,10 +33,10 @@ class Producer {
 
   template <class Element>
   TANDEM_DEVICE void load_keys(const ptx::TensorMap& map, Element* target, ptx::Barrier& full) {
-    ptx::arrive_expect(full, Layout::bytes(Config::tile_key));
+    ptx::arrive_expect(full, Layout::bytes(config.tile_key()));
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
-      ptx::tma_load(target + Layout::chunk_offset(Config::tile_key, c) / 2, map, full, c * Layout::chunk_columns,
+      ptx::tma_load(target + Layout::chunk_offset(config.tile_key(), c) / 2, map, full, c * Layout::chunk_columns,
                     tile_.key_row + tile_.first_key, tile_.head, tile_.key_batch, tile_.key_wrap);
   }
 
@@ -105,16 +106,8 @@ class Writer {
     started_ = true;
   }
 
-  /// Deterministic mode: of the tiles that add to a query block, the one with the last keys comes first, since it
-  /// reaches the block first if all start at once. It is also the one that is launched first, so no block waits for a
-  /// later one.
   TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
-    const Tile& tile = shared_.tile;
-    const int32_t first = in_sequence * config.tile_query;
-    const int32_t last =
-        least(first + config.tile_query, ceil_divide(tile.queries, config.tile_query) * config.tile_query) - 1;
-    const Range tiles = key_blocks(first, last, tile.keys, tile.diagonal, params_.window, Config::tile_key).visit;
-    const int32_t rank = tiles.end - 1 - tile.first_key / Config::tile_key;
+    const int32_t rank = rank_of_tile<config.tile_query, config.tile_key()>(params_, shared_.tile, in_sequence);
     while (ptx::load_acquire(flag(block)) != rank) {
     }
     ptx::fence_proxy_async_all();

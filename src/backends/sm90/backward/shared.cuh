@@ -11,16 +11,20 @@
 namespace tandem::internal::sm90::backward {
 
 template <Config config>
-struct alignas(1024) Shared {
+struct Shared;
+
+/// Each warpgroup owns 64 keys.
+template <Config config>
+requires(config.division == Division::keys) struct alignas(1024) Shared<config> {
   using Element = typename forward::ElementOf<config.dtype>::type;
   static constexpr int stages = Config::stages, consumers = Config::consumers;
 
-  Element key[Config::tile_key * config.head_dim];
-  Element value[Config::tile_key * config.head_dim];
+  Element key[config.tile_key() * config.head_dim];
+  Element value[config.tile_key() * config.head_dim];
   Element query[stages][config.tile_query * config.head_dim];
   Element grad_out[stages][config.tile_query * config.head_dim];
-  Element grad_scores[stages][config.tile_query * Config::tile_key];  // dS: rows are queries
-  float grad_query[config.slots][consumers][config.part_floats()];    // in the order of wgmma's fragments
+  Element grad_scores[stages][config.tile_query * config.tile_key()];  // dS: rows are queries
+  float grad_query[config.slots][consumers][config.part_floats()];     // in the order of wgmma's fragments
   float lse[stages][config.tile_query], delta[stages][config.tile_query];
   ptx::Barrier key_full, value_full;
   ptx::Barrier query_full[stages], query_empty[stages];
@@ -50,6 +54,48 @@ struct alignas(1024) Shared {
       {"grad_scores_empty", offsetof(Shared, grad_scores_empty), sizeof(ptx::Barrier)},
       {"grad_query_full", offsetof(Shared, grad_query_full), sizeof(ptx::Barrier)},
       {"grad_query_empty", offsetof(Shared, grad_query_empty), sizeof(ptx::Barrier)},
+      {"tile", offsetof(Shared, tile), sizeof(Tile)},
+  };
+};
+
+/// Each warpgroup owns half of the columns of dK and dV.
+template <Config config>
+requires(config.division == Division::columns) struct alignas(1024) Shared<config> {
+  using Element = typename forward::ElementOf<config.dtype>::type;
+  static constexpr int stages = Config::stages;
+
+  Element key[config.tile_key() * config.head_dim];
+  Element value[config.tile_key() * config.head_dim];
+  Element query[stages][config.tile_query * config.head_dim];
+  Element grad_out[stages][config.tile_query * config.head_dim];
+  Element weights[stages][config.tile_query * config.tile_key()];      // P: rows are queries
+  Element grad_scores[stages][config.tile_query * config.tile_key()];  // dS
+  float lse[stages][config.tile_query], delta[stages][config.tile_query];
+  ptx::Barrier key_full, value_full;
+  ptx::Barrier query_full[stages], query_empty[stages];
+  ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
+  ptx::Barrier scores_full[stages], scores_empty[stages];  // P and dS
+  Tile tile;
+
+  static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
+
+  static constexpr ptx::Part parts[] = {
+      {"key", offsetof(Shared, key), sizeof(key)},
+      {"value", offsetof(Shared, value), sizeof(value)},
+      {"query", offsetof(Shared, query), sizeof(query[0])},
+      {"grad_out", offsetof(Shared, grad_out), sizeof(grad_out[0])},
+      {"weights", offsetof(Shared, weights), sizeof(weights[0])},
+      {"grad_scores", offsetof(Shared, grad_scores), sizeof(grad_scores[0])},
+      {"lse", offsetof(Shared, lse), sizeof(lse[0])},
+      {"delta", offsetof(Shared, delta), sizeof(delta[0])},
+      {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
+      {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
+      {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
+      {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
+      {"grad_out_full", offsetof(Shared, grad_out_full), sizeof(ptx::Barrier)},
+      {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
+      {"scores_full", offsetof(Shared, scores_full), sizeof(ptx::Barrier)},
+      {"scores_empty", offsetof(Shared, scores_empty), sizeof(ptx::Barrier)},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };
