@@ -1,12 +1,6 @@
-"""Faults to plant in the forward kernel: (name, what may report it, edits). An edit replaces the only occurrence of a text.
-
-What may report it is a set of kinds of the emulator's findings; NUMBERS means that only the comparison with the oracle sees
-it (swizzles, descriptors, masks); EQUIVALENT that the program is still right, with the reason as the name says, and nothing
-may be reported.
-"""
-
-NUMBERS = "numbers"
-EQUIVALENT = "equivalent"
+"""Faults to plant in the forward kernel: (name, kinds that may report it, edits)."""
+from kinds import (ARRIVALS, BYTES, CLASH, DEADLOCK, EARLY, EQUIVALENT, IN_FLIGHT, MISALIGNED, NO_FENCE, NO_PROXY_FENCE, NUMBERS,
+                   OUTSIDE, OVERWRITE, RACE, TOUCHED, UNINITIALISED, edit)
 
 CONSUMER = "forward/consumer.cuh"
 PRODUCER = "forward/producer.cuh"
@@ -15,26 +9,6 @@ KERNEL = "forward/kernel.cuh"
 SCHEDULER = "forward/scheduler.cuh"
 BARRIERS = "forward/named_barriers.hpp"
 RING = "tile/ring.cuh"
-
-DEADLOCK = "deadlock"
-EARLY = "use before completion"
-OVERWRITE = "overwrite while in use"
-RACE = "race"
-ARRIVALS = "too many arrivals"
-BYTES = "transaction bytes"
-TOUCHED = "accumulator touched in flight"
-IN_FLIGHT = "wait names an accumulator still in flight"
-NO_FENCE = "missing wgmma fence"
-NO_PROXY_FENCE = "missing proxy fence"
-CLASH = "barrier id clash"
-UNINITIALISED = "uninitialised"
-OUTSIDE = "out of bounds"
-MISALIGNED = "misaligned descriptor"
-
-
-def edit(file, old, new):
-    return (file, old, new)
-
 
 MUTATIONS = [
     # ---- initialisation
@@ -159,7 +133,7 @@ MUTATIONS_IN_QUERY = [
 ]
 
 GROUPS = [
-    {"kernel": "forward_bf16_d128", "mutations": MUTATIONS,
+    {"kernel": "forward_bf16_d128", "others": ["copy_16bit"], "options": "sms=1", "mutations": MUTATIONS,
      "problems": ["--random 1,300,2,128 --key-heads 1", "--random 1,150,2,128 --key-length 700", "--random 1,333,2,128 --causal", "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal"]},
-    {"kernel": "forward_bf16_d256", "mutations": MUTATIONS_IN_QUERY, "problems": ["--random 1,300,2,256", "--random 1,333,2,256 --causal"]},
+    {"kernel": "forward_bf16_d256", "others": ["copy_16bit"], "options": "sms=1", "mutations": MUTATIONS_IN_QUERY, "problems": ["--random 1,300,2,256", "--random 1,333,2,256 --causal"]},
 ]

@@ -16,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 
+import backward
 import forward
+import kinds as kind
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
-GROUPS = forward.GROUPS
+GROUPS = forward.GROUPS + backward.GROUPS
 SEEDS = (1, 2)
 FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1", "-fsanitize=thread", "-fPIC", "-fno-optimize-sibling-calls", "-w",
          "-fvisibility=hidden"]
@@ -60,11 +62,11 @@ def kinds_of(report):
     return [line.split(":")[0] for line in report.splitlines() if line and not line.startswith(" ") and ":" in line]
 
 
-def observe(options, library, problem, seed):
+def observe(options, library, group, problem, seed):
     """One run: the kinds of what was found, and the report."""
     with tempfile.NamedTemporaryFile("r") as report:
         environment = dict(os.environ, TANDEM_EMULATOR_LIBRARY=str(library), TANDEM_EMULATOR_REPORT=report.name,
-                           TANDEM_EMULATOR_OPTIONS="sms=1")
+                           TANDEM_EMULATOR_OPTIONS=group["options"])
         command = [str(options.build / "bin/tandem"), "run", *problem.split(), "--backend", "emulator", "--seed", str(seed),
                    "--check"]
         try:
@@ -76,19 +78,30 @@ def observe(options, library, problem, seed):
     if result.returncode < 0:
         kinds.add(f"signal {-result.returncode}")
     elif result.returncode and not kinds:
-        kinds.add(forward.NUMBERS if "check against" in result.stdout else f"exit {result.returncode}")
+        kinds.add(kind.NUMBERS if "check against" in result.stdout else f"exit {result.returncode}")
     return kinds, text or result.stdout[-300:] + result.stderr[-300:]
+
+
+def compile_kernel(options, name, target, overlay=None):
+    source = options.build / "src/backends/sm90/kernels" / f"{name}.cu"
+    includes = [f"-I{folder}" for folder in (overlay, ROOT / "src", ROOT / "include") if folder]
+    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(source), "-o", str(target)], check=True,
+                   capture_output=True, text=True)
+
+
+def compile_others(options, groups):
+    """The kernels that a mutant's problem needs besides it, as they are."""
+    names = sorted({name for group in groups for name in group["others"]})
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(lambda name: compile_kernel(options, name, options.work / f"{name}.o"), names))
 
 
 def compile_mutant(options, mutant, folder):
     mutant.write(folder)
     library = folder / "libmutant.so"
-    source = options.build / "src/backends/sm90/kernels" / f"{mutant.group['kernel']}.cu"
-    includes = [f"-I{folder}", f"-I{ROOT}/src", f"-I{ROOT}/include"]
-    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(source), "-o", str(folder / "kernel.o")], check=True, capture_output=True, text=True)
-    copy = options.build / "src/backends/sm90/kernels/copy_16bit.cu"
-    subprocess.run([options.compiler, *FLAGS, *includes, "-c", str(copy), "-o", str(folder / "copy.o")], check=True, capture_output=True, text=True)
-    subprocess.run([options.compiler, "-shared", str(folder / "kernel.o"), str(folder / "copy.o"), "-Wl,--whole-archive",
+    compile_kernel(options, mutant.group["kernel"], folder / "kernel.o", folder)
+    others = [str(options.work / f"{name}.o") for name in mutant.group["others"]]
+    subprocess.run([options.compiler, "-shared", str(folder / "kernel.o"), *others, "-Wl,--whole-archive",
                     str(options.archive), "-Wl,--no-whole-archive", *options.link, "-o", str(library)], check=True)
     return library
 
@@ -103,13 +116,13 @@ def examine(options, mutant):
             return False, f"BROKEN  {mutant.title()}: does not compile:\n{error.stderr[:400]}"
         for problem in mutant.group["problems"]:
             for seed in SEEDS:
-                kinds, report = observe(options, library, problem, seed)
+                kinds, report = observe(options, library, mutant.group, problem, seed)
                 seen |= kinds
                 text = text or report
                 if kinds & mutant.kinds:
                     first = next((line for line in report.splitlines() if line.split(":")[0] in mutant.kinds), "wrong numbers")
                     return True, f"caught  {mutant.title()}\n          {first.strip()[:150]}"
-    if forward.EQUIVALENT in mutant.kinds:
+    if kind.EQUIVALENT in mutant.kinds:
         return not seen, f"{'right' if not seen else 'WRONG'}   {mutant.title()}: {', '.join(seen) or 'nothing reported'}"
     return False, f"MISSED  {mutant.title()}: {', '.join(sorted(seen)) or 'nothing reported'}, not {', '.join(sorted(mutant.kinds))}\n{text[:600]}"
 
@@ -119,7 +132,7 @@ def sound(options, group):
     library = options.build / "src/libtandem_emulator.so"
     for problem in group["problems"]:
         for seed in SEEDS:
-            kinds, report = observe(options, library, problem, seed)
+            kinds, report = observe(options, library, group, problem, seed)
             if kinds:
                 return f"UNSOUND {group['kernel']}, {problem}, seed {seed}, without a mutation: {', '.join(kinds)}\n{report[:600]}"
     return None
@@ -133,6 +146,15 @@ def chosen(options, mutants):
     part, parts = options.part.split("/")
     part = datetime.date.today().toordinal() if part == "day" else int(part)
     return mutants[part % int(parts)::int(parts)]
+
+
+def examine_all(options, mutants):
+    good = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for ok, line in pool.map(lambda mutant: examine(options, mutant), mutants):
+            good += ok
+            print(line, flush=True)
+    return good
 
 
 def main():
@@ -156,11 +178,10 @@ def main():
     if unsound:
         sys.exit("\n".join(unsound))
     mutants = chosen(options, mutants)
-    good = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for ok, line in pool.map(lambda mutant: examine(options, mutant), mutants):
-            good += ok
-            print(line, flush=True)
+    with tempfile.TemporaryDirectory() as work:
+        options.work = pathlib.Path(work)
+        compile_others(options, [mutant.group for mutant in mutants])
+        good = examine_all(options, mutants)
     print(f"{good} of {len(mutants)} mutants behave as foretold")
     return 0 if good == len(mutants) else 1
 

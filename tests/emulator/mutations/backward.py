@@ -1,0 +1,114 @@
+"""Faults to plant in the backward kernels: (name, kinds that may report it, edits)."""
+from kinds import (ARRIVALS, BYTES, CLASH, DEADLOCK, EARLY, IN_FLIGHT, NO_FENCE, NO_PROXY_FENCE, NUMBERS, OUTSIDE, OVERWRITE,
+                   RACE, TOUCHED, UNINITIALISED, edit)
+
+CONSUMER = "backward/consumer.cuh"
+PRODUCER = "backward/producer.cuh"
+EPILOGUE = "backward/epilogue.cuh"
+KERNEL = "backward/kernel.cuh"
+PREPARE = "backward/prepare.cuh"
+FINISH = "backward/finish.cuh"
+NO_BULK_WAIT = "missing bulk wait"
+
+MUTATIONS = [
+    # ---- initialisation
+    ("key_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "ptx::init(shared.key_full, 1);", "ptx::init(shared.key_full, 2);")]),
+    ("value_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "ptx::init(shared.value_full, 1);", "ptx::init(shared.value_full, 2);")]),
+    ("query_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.query_full[s], 1)", "shared.query_full[s], 2)")]),
+    ("query_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.query_empty[s], warps)", "shared.query_empty[s], warps + 1)")]),
+    ("query_empty expects one arrival too few", {ARRIVALS, OVERWRITE}, [edit(KERNEL, "shared.query_empty[s], warps)", "shared.query_empty[s], warps - 1)")]),
+    ("grad_out_empty expects arrivals of one consumer", {ARRIVALS, OVERWRITE}, [edit(KERNEL, "shared.grad_out_empty[s], warps)", "shared.grad_out_empty[s], 4)")]),
+    ("grad_scores_full expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.grad_scores_full[s], warps)", "shared.grad_scores_full[s], warps + 1)")]),
+    ("grad_scores_full expects one arrival too few", {RACE, ARRIVALS, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(KERNEL, "shared.grad_scores_full[s], warps)", "shared.grad_scores_full[s], warps - 1)")]),
+    ("grad_scores_empty expects one arrival too few", {OVERWRITE, ARRIVALS, RACE}, [edit(KERNEL, "shared.grad_scores_empty[s], warps)", "shared.grad_scores_empty[s], warps - 1)")]),
+    ("grad_query_full expects three warps", {RACE, ARRIVALS, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(KERNEL, "shared.grad_query_full[s][w], 4)", "shared.grad_query_full[s][w], 3)")]),
+    ("grad_query_empty expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.grad_query_empty[s][w], 1)", "shared.grad_query_empty[s][w], 2)")]),
+    ("fence of the barrier initialisation left out", {NO_PROXY_FENCE}, [edit(KERNEL, "  ptx::fence_barrier_init();\n", "")]),
+    ("block barrier after the initialisation left out", {RACE, UNINITIALISED}, [edit(KERNEL, "  ptx::sync_block();\n", "")]),
+    ("consumers take more registers than there are", {DEADLOCK, "registers"}, [edit(KERNEL, "ptx::registers_up<Config::registers_consumer>", "ptx::registers_up<Config::registers_consumer + 8>")]),
+    # ---- producer
+    ("keys expect 16 bytes too few", {BYTES}, [edit(PRODUCER, "ptx::arrive_expect(full, Layout::bytes(config.tile_key()))", "ptx::arrive_expect(full, Layout::bytes(config.tile_key()) - 16)")]),
+    ("block expects no bytes of the statistic", {BYTES}, [edit(PRODUCER, "Layout::bytes(config.tile_query) + bytes)", "Layout::bytes(config.tile_query))")]),
+    ("producer doesn't wait for an empty query stage", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.query_empty[s], query_.parity ^ 1);", "")]),
+    ("producer waits for the wrong parity of query_empty", {DEADLOCK, OVERWRITE, ARRIVALS}, [edit(PRODUCER, "shared_.query_empty[s], query_.parity ^ 1", "shared_.query_empty[s], query_.parity")]),
+    ("producer doesn't wait for an empty dO stage", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);", "")]),
+    ("LSE loaded in place of D", {NUMBERS}, [edit(PRODUCER, "shared_.delta[s], 1,", "shared_.delta[s], 0,")]),
+    ("statistics of another block", {NUMBERS, OUTSIDE}, [edit(PRODUCER, "(2 * block + which)", "(block + which)")]),
+    ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_.query_row + steps.block() * config.tile_query, steps.head()", "tile_.query_row + 1 + steps.block() * config.tile_query, steps.head()")]),
+    ("query ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    query_.next();\n", "")]),
+    ("dO ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    grad_out_.next();\n", "")]),
+    # ---- writer of dQ
+    ("dQ added before it is there", {RACE, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(PRODUCER, "ptx::wait(shared_.grad_query_full[s][part_], slot_.parity);", "")]),
+    ("dQ's group never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "      ptx::bulk_commit();\n", "")]),
+    ("dQ's slot freed while the reduction reads it", {OVERWRITE}, [edit(PRODUCER, "ptx::bulk_wait_read<config.slots - 1>()", "ptx::bulk_wait_read<config.slots>()")]),
+    ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "if (config.slots == 1 || started_) ptx::arrive(shared_.grad_query_empty[slot_.stage][part_]);", "")]),
+    ("last reductions not waited for", {NO_BULK_WAIT}, [edit(PRODUCER, "release_slot(); } ptx::bulk_wait<0>();", "release_slot(); }")]),
+    ("both parts of dQ added to one place", {NUMBERS}, [edit(PRODUCER, "(block * Config::consumers + part_) * config.part_floats()", "(block * Config::consumers) * config.part_floats()")]),
+    ("half of dQ added", {NUMBERS}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
+    # ---- consumers: waits
+    ("wait for the keys left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.key_full, 0);", "")]),
+    ("wait for the values left out", {EARLY}, [edit(CONSUMER, "issue_scores(0); ptx::wait(shared_.value_full, 0);", "issue_scores(0);")]),
+    ("wait for the first queries left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.query_full[0], 0);", "")]),
+    ("wait for the next queries left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.query_full[stage(step_ + 1)], parity(step_ + 1));", "")]),
+    ("wait for dO left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.grad_out_full[stage(step_)], parity(step_));", "")]),
+    ("wait for dS left out", {RACE, UNINITIALISED, NO_PROXY_FENCE, EARLY}, [edit(CONSUMER, "ptx::wait(shared_.grad_scores_full[stage(step_ - 1)], parity(step_ - 1));", "")]),
+    ("wrong parity of dS", {DEADLOCK, RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(CONSUMER, "shared_.grad_scores_full[stage(step_ - 1)], parity(step_ - 1)", "shared_.grad_scores_full[stage(step_ - 1)], parity(step_ - 1) ^ 1")]),
+    ("dS overwritten while it is read", {OVERWRITE, RACE}, [edit(CONSUMER, "ptx::wait(shared_.grad_scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
+    ("dQ's slot overwritten while it is read", {OVERWRITE, RACE, ARRIVALS}, [edit(CONSUMER, "ptx::wait(shared_.grad_query_empty[slot(step_ - 1)][consumer_], slot_parity(step_ - 1) ^ 1);", "")]),
+    # ---- consumers: wgmma
+    ("fence of the first scores left out", {NO_FENCE}, [edit(CONSUMER, "ptx::wgmma_fence(scores_); issue_scores(0);", "issue_scores(0);")]),
+    ("fence of dP left out", {NO_FENCE}, [edit(CONSUMER, "ptx::wgmma_fence(grad_scores_);", "")]),
+    ("fence doesn't name P", {NO_FENCE}, [edit(CONSUMER, "ptx::wgmma_fence(weights_, grad_value_);", "ptx::wgmma_fence(grad_value_);")]),
+    ("fence doesn't name dQ", {NO_FENCE}, [edit(CONSUMER, "ptx::wgmma_fence(grad_weights_, grad_key_, grad_query_);", "ptx::wgmma_fence(grad_weights_, grad_key_);")]),
+    ("scores not waited for", {TOUCHED}, [edit(CONSUMER, "ptx::wgmma_wait<1>(scores_);", "")]),
+    ("dP not waited for", {TOUCHED}, [edit(CONSUMER, "ptx::wgmma_wait<0>(grad_scores_);", "")]),
+    ("wait for dK leaves a group", {IN_FLIGHT, OVERWRITE}, [edit(CONSUMER, "ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_);", "ptx::wgmma_wait<1>(grad_key_, weights_, grad_weights_);")]),
+    ("commit of a sum left out", {IN_FLIGHT, TOUCHED}, [edit(CONSUMER, "ptx::advance(b, k * 16 * Layout::row_bytes), true); ptx::wgmma_commit();", "ptx::advance(b, k * 16 * Layout::row_bytes), true);")]),
+    ("queries released before dK's wgmma is waited for", {OVERWRITE}, [edit(CONSUMER, "ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_); release_query();", "release_query(); ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_);")]),
+    ("dO released before dV's wgmma is waited for", {OVERWRITE}, [edit(CONSUMER, "wait_all_but<1, last_dq>(grad_value_); release_grad_out();", "release_grad_out(); wait_all_but<1, last_dq>(grad_value_);")]),
+    ("sum's descriptor advances half", {NUMBERS}, [edit(CONSUMER, "ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 16 * Layout::row_bytes)", "ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 8 * Layout::row_bytes)")]),
+    # ---- consumers: handing over
+    ("LSE and D released before every lane has read them", {OVERWRITE, RACE}, [edit(CONSUMER, "ptx::sync_warp();  // all lanes have read LSE and D", "//")]),
+    ("proxy fence of dS left out", {NO_PROXY_FENCE}, [edit(CONSUMER, "ptx::fence_proxy_async(); ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.grad_scores_full", "ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.grad_scores_full")]),
+    ("warp's barrier before dS is handed over left out", {RACE, NO_PROXY_FENCE}, [edit(CONSUMER, "ptx::fence_proxy_async(); ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.grad_scores_full", "ptx::fence_proxy_async(); if (lane_ == 0) ptx::arrive(shared_.grad_scores_full")]),
+    ("proxy fence of the last dQ left out", {NO_PROXY_FENCE}, [edit(CONSUMER, "store_grad_query(); ptx::fence_proxy_async(); ptx::sync_warp(); release_part();", "store_grad_query(); ptx::sync_warp(); release_part();")]),
+    ("dS never handed over", {DEADLOCK}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.grad_scores_full[stage(step_)]);", "")]),
+    ("dS never given back", {DEADLOCK}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.grad_scores_empty[stage(step_ - 1)]);", "")]),
+    ("dQ never handed over", {DEADLOCK}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot(step_ - 1)][consumer_]);", "")]),
+    ("every lane hands dQ over", {ARRIVALS, RACE, DEADLOCK, OVERWRITE}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot(step_ - 1)][consumer_]);", "ptx::arrive(shared_.grad_query_full[slot(step_ - 1)][consumer_]);")]),
+    ("queries never released", {DEADLOCK}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.query_empty[stage(step_)]);", "")]),
+    ("dO never released", {DEADLOCK}, [edit(CONSUMER, "if (lane_ == 0) ptx::arrive(shared_.grad_out_empty[stage(step_)]);", "")]),
+    ("dS staged without its transposition", {NUMBERS}, [edit(CONSUMER, "ptx::store_matrices_transposed(target", "ptx::store_matrices(target")]),
+    ("dS staged without its swizzle", {NUMBERS}, [edit(CONSUMER, "swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes)", "(((lane_ >> 4) * 8 + (lane_ & 7)) * ScoreLayout::row_bytes + (warp_ * 2 + ((lane_ >> 3) & 1)) * 16)")]),
+    ("mask left out", {NUMBERS}, [edit(CONSUMER, "if (block < full.begin || block >= full.end) mask(block);", "")]),
+    ("turns share a barrier", {CLASH, DEADLOCK, RACE}, [edit(CONSUMER, "ptx::barrier_sync(4 + consumer_, 256)", "ptx::barrier_sync(4, 256)")]),
+    ("turn handed to oneself", {DEADLOCK, CLASH}, [edit(CONSUMER, "ptx::barrier_arrive(4 + (consumer_ ^ 1), 256)", "ptx::barrier_arrive(4 + consumer_, 256)")]),
+    # ---- epilogue
+    ("dK staged while K is read", {OVERWRITE, RACE}, [edit(CONSUMER, "ptx::barrier_sync(1, 128 * Config::consumers);", "")]),
+    ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "ptx::fence_proxy_async();", "")]),
+    ("barrier before the store left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(EPILOGUE, "ptx::barrier_sync(barrier, 128);", "")]),
+    ("gradients' group never committed", {NO_BULK_WAIT}, [edit(EPILOGUE, "ptx::bulk_commit();", "")]),
+    ("last stores not waited for", {NO_BULK_WAIT}, [edit(CONSUMER, "if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();", "")]),
+]
+
+OF_PREPARE = [
+    ("dQ's accumulator not cleared", {NUMBERS}, [edit(PREPARE, "accumulator[i] = {0, 0, 0, 0};", "{}")]),
+    ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row < block.used) {", "{")]),
+    ("statistics of one row overwrite each other", {"race in global memory", NUMBERS}, [edit(PREPARE, "if (lane != 0) continue;", "")]),
+]
+OF_FINISH = [
+    ("tile read before it is whole", {RACE, UNINITIALISED}, [edit(FINISH, "  ptx::sync_block();\n", "")]),
+    ("rows beyond the sequence written", {OUTSIDE, NUMBERS, "race in global memory"}, [edit(FINISH, "if (row >= block.rows) break;", "")]),
+    ("scale left out", {NUMBERS}, [edit(FINISH, "ptx::pack<Element>(q.x * p.scale, q.y * p.scale)", "ptx::pack<Element>(q.x, q.y)")]),
+]
+
+PROBLEMS = ["--random 1,200,2,128 --key-heads 1 --key-length 300 --backward", "--random 1,330,2,128 --causal --backward",
+            "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --backward"]
+FORWARD = ["forward_bf16_d128", "copy_16bit"]
+HELPERS = ["backward_prepare", "backward_finish"]
+
+GROUPS = [
+    {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
+    {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
+    {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},
+]
