@@ -52,6 +52,7 @@ const Fault faults[] = {
     {"registers_wrong_way", "registers", 1, 128},
     {"registers_disagree", "registers", 1, 128},
     {"load_misaligned", "misaligned", 1, 128},
+    {"load_odd_column", "misaligned", 1, 128},
     {"load_beyond", "out of bounds", 1, 128},
     {"load_bytes", "transaction bytes", 1, 128},
     {"load_unannounced", "use before completion", 1, 128},

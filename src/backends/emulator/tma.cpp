@@ -120,6 +120,11 @@ Copy tensor_copy(const ptx::TensorMap& map, const int* coordinates, int rank, ui
     scheduler().stop();
   }
   std::copy(coordinates, coordinates + rank, copy.coordinates);
+  if (coordinates[0] * copy.map.element_bytes % 16) {  // an illegal instruction on the hardware
+    current->block.report("misaligned", place, 0, "the box begins at column %d, not at a multiple of 16 bytes",
+                          coordinates[0]);
+    scheduler().stop();
+  }
   copy.bytes = copy.map.box_bytes();
   return copy;
 }

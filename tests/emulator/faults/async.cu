@@ -33,6 +33,14 @@ TANDEM_DEVICE void load_misaligned(const Params& p) {
   start();
   if (first()) load(p, tiles().a + 64, row_bytes);
 }
+TANDEM_DEVICE void load_odd_column(const Params& p) {
+  start();
+  if (first()) {
+    ptx::arrive_expect(tiles().full, row_bytes);
+    ptx::tma_load(tiles().a, p.map, tiles().full, 5, 0, 0, 0, 0);
+  }
+  ptx::wait(tiles().full, 0);
+}
 TANDEM_DEVICE void load_beyond(const Params& p) {
   start();
   if (first()) load(p, tiles().b + 8192 + 1024 - 128, row_bytes);
@@ -272,6 +280,7 @@ TANDEM_DEVICE void wgmma_accumulators_overlap(const Params& p) {
 
 #define FAULT(name) TANDEM_KERNEL(name, tandem::conformance::Params, 128, tandem::faults::Tiles, tandem::faults::name)
 FAULT(load_misaligned)
+FAULT(load_odd_column)
 FAULT(load_beyond)
 FAULT(load_bytes)
 FAULT(load_unannounced)
