@@ -30,7 +30,10 @@ TANDEM_DEVICE void shared_race(const Params& p) {
   output(p)[thread()] = memory().value[63 - thread()];
 }
 TANDEM_DEVICE void shared_uninitialised(const Params& p) { output(p)[thread()] = memory().value[thread()]; }
-TANDEM_DEVICE void shared_beyond(const Params& p) { memory().value[p.argument[0] + 400 + thread()] = 1; }
+TANDEM_DEVICE void shared_beyond(const Params&) {
+  int32_t* values = memory().value;
+  values[400 + thread()] = 1;
+}
 TANDEM_DEVICE void shuffle_orders_nothing(const Params& p) {
   memory().value[thread()] = 1;
   ptx::shuffle_xor(1, 1);
@@ -152,6 +155,11 @@ TANDEM_DEVICE void lanes_missing(const Params&) {
 }
 TANDEM_DEVICE void not_uniform(const Params&) { ptx::uniform(thread()); }
 
+// ---- arithmetic that nvcc takes for impossible
+TANDEM_DEVICE void arithmetic_overflow(const Params& p) { output(p)[thread()] = 0x7fffffff - p.argument[0] + 1; }
+TANDEM_DEVICE void arithmetic_division(const Params& p) { output(p)[thread()] = 5 / p.argument[0]; }
+TANDEM_DEVICE void arithmetic_index(const Params& p) { memory().value[256 + p.argument[0]] = 1; }
+
 // ---- registers
 TANDEM_DEVICE void registers_odd(const Params&) { ptx::registers_down<42>(); }
 TANDEM_DEVICE void registers_wrong_way(const Params&) { ptx::registers_up<24>(); }
@@ -195,6 +203,9 @@ FAULT(named_barrier_alone)
 FAULT(divergent_lanes)
 FAULT(lanes_missing)
 FAULT(not_uniform)
+FAULT(arithmetic_overflow)
+FAULT(arithmetic_division)
+FAULT(arithmetic_index)
 FAULT(registers_odd)
 FAULT(registers_wrong_way)
 FAULT(registers_disagree)

@@ -120,7 +120,7 @@ MUTATIONS = [
     ("output stored from the wrong chunk", {NUMBERS, OUTSIDE, UNINITIALISED}, [edit(EPILOGUE, "staged + Layout::chunk_offset(64, c) / 2", "staged + Layout::chunk_offset(64, c) / 4")]),
     ("output stored one head on", {NUMBERS}, [edit(EPILOGUE, "tile.head, tile.map_batch, tile.map_wrap", "tile.head + 1, tile.map_batch, tile.map_wrap")]),
     # ---- scheduler
-    ("lanes take tiles of their own", {"signal 8", "not uniform", DEADLOCK, RACE, NUMBERS, EARLY}, [edit(SCHEDULER, "ptx::shuffle(next_, 0) + (first_", "next_ + (first_")]),
+    ("lanes take tiles of their own", {"undefined arithmetic", "not uniform", DEADLOCK, RACE, NUMBERS, EARLY}, [edit(SCHEDULER, "ptx::shuffle(next_, 0) + (first_", "next_ + (first_")]),
     ("dynamic schedule begins a tile late", {NUMBERS}, [edit(SCHEDULER, "(first_ ? 0 : ptx::grid_size())", "(first_ ? 0 : ptx::grid_size() + 1)")]),
 ]
 

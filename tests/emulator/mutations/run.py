@@ -24,7 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
 GROUPS = forward.GROUPS + backward.GROUPS
 SEEDS = (1, 2)
-FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1", "-fsanitize=thread", "-fPIC", "-fno-optimize-sibling-calls", "-w",
+FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1",
+         "-fsanitize=thread,signed-integer-overflow,integer-divide-by-zero,shift,bounds", "-fPIC", "-fno-optimize-sibling-calls", "-w",
          "-fvisibility=hidden"]
 
 
