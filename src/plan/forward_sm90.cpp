@@ -48,7 +48,10 @@ const Variant* choose_variant(const Attention& a) {
 int64_t section_heads(const Attention& a) {
   constexpr int64_t budget = 32 << 20, least_heads = 16;
   const int64_t per_key_head = std::max<int64_t>(1, a.max_key * (a.head_dim + a.value_dim) * 2);
-  return std::max(least_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
+  const int64_t most = std::max(least_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
+  // Even sections: a small last one would end in tiles that wait for each other.
+  const int64_t heads = std::max<int64_t>(1, a.batch * a.query_heads), sections = (heads + most - 1) / most;
+  return (heads + sections - 1) / sections;
 }
 
 size_t reserve(ForwardPlan& plan, size_t bytes) {
