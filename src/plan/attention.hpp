@@ -24,8 +24,8 @@ struct Attention {
   int64_t query_heads = 0, key_heads = 0, head_dim = 0, value_dim = 0;
   bool packed_query = false, packed_key = false, used_query = false, used_key = false;
   float scale = 1, softcap = 0;
-  Window window;                     // causal folded in: right = 0
-  std::optional<int32_t> diagonal;   // absent: keys - queries of each sequence
+  Window window;                    // causal folded in: right = 0
+  std::optional<int32_t> diagonal;  // absent: keys - queries of each sequence
   bool sinks = false;
   TensorSpec query, key, value, out, lse;
   TensorSpec grad_out, grad_query, grad_key, grad_value;
@@ -34,7 +34,7 @@ struct Attention {
   int64_t group() const { return query_heads / key_heads; }
 };
 
-Strides strides(const TensorSpec& spec);  // rank 4 dense or rank 3 packed
+Strides strides(const TensorSpec& spec);      // rank 4 dense or rank 3 packed
 Strides lse_strides(const TensorSpec& spec);  // batch, row (query), head; rank 3 dense or rank 2 packed
 
 /// Checks everything that doesn't depend on a backend and fills in defaults; the Status names the field at fault.

@@ -66,9 +66,9 @@ class Consumer {
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
 
-  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which they
-  /// are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets its turns
-  /// go by.
+  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which
+  /// they are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets
+  /// its turns go by.
   TANDEM_DEVICE void skip(int blocks) {
     for (; blocks > 0; --blocks) {
       ptx::wait(shared_.key_full[key_.stage], key_.parity);

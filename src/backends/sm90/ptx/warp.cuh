@@ -48,7 +48,8 @@ TANDEM_DEVICE float atomic_add(float* address, float value) { return atomicAdd(a
 
 /// Adds to four neighbouring floats in global memory, aligned to 16 bytes.
 TANDEM_DEVICE void add_four(float* address, float a, float b, float c, float d) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c), "f"(d)
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c),
+               "f"(d)
                : "memory");
 }
 
