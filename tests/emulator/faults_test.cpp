@@ -67,6 +67,7 @@ const Fault faults[] = {
     {"map_of_another_rank", "bad tensor map", 1, 128},
     {"bulk_odd_bytes", "misaligned", 1, 128},
     {"store_uncommitted", "missing bulk wait", 1, 128},
+    {"store_below", "out of bounds", 1, 128},
     {"store_unfenced", "missing proxy fence", 1, 128},
     {"store_overwritten", "overwrite while in use", 1, 128},
     {"store_waits_for_one_group_too_few", "overwrite while in use", 1, 128},

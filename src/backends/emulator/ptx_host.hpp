@@ -208,7 +208,10 @@ TANDEM_DEVICE float exp2(float x) { return emulator::exp2(x); }
 TANDEM_DEVICE float log2(float x) { return ::log2f(flush(x)); }
 TANDEM_DEVICE float reciprocal(float x) { return flush(1.0f / flush(x)); }
 TANDEM_DEVICE float tanh(float x) { return ::tanhf(x); }
-TANDEM_DEVICE float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
+TANDEM_DEVICE float multiply_add(float a, float b, float c) {
+  const float sum = ::fmaf(a, b, c);
+  return std::isnan(sum) ? std::bit_cast<float>(0x7fffffffu) : sum;  // the hardware's one NaN
+}
 TANDEM_DEVICE float maximum(float a, float b) { return ::fmaxf(a, b); }
 TANDEM_DEVICE float minimum(float a, float b) { return ::fminf(a, b); }
 

@@ -171,6 +171,10 @@ void issue_store(Copy copy, const void* source, bool add) {
   Block& block = current->block;
   const uintptr_t place = copy.place;
   copy.kind = add ? Copy::Kind::add : Copy::Kind::store;
+  if (std::any_of(copy.coordinates, copy.coordinates + 5, [](int at) { return at < 0; })) {
+    block.report("out of bounds", place, 0, "a store's box begins below 0: an illegal instruction on the hardware");
+    scheduler().stop();
+  }
   copy.shared = block.offset_of(source, place, copy.tensor ? 128 : 16);
   if (add && copy.tensor && !copy.map.float32)
     block.report("bad tensor map", place, 0, "a reduction of elements that aren't float32");

@@ -88,7 +88,7 @@ void add_warp_cases(std::vector<Case>& cases) {
     for (const float value : values) append(c.input, value);
     c.argument[0] = static_cast<int32_t>(values.size());
     c.output.assign(values.size() * 4 * (exact ? 5 : 3), 0);
-    c.compare = exact ? Compare::exact : Compare::ulp;
+    c.compare = exact ? Compare::exact : Compare::approximate;
     cases.push_back(c);
   }
 }
@@ -239,17 +239,16 @@ void add_load_cases(std::vector<Case>& cases) {
   }
 }
 
+/// (A store whose box begins below 0 is an illegal instruction on hardware.)
 void add_store_cases(std::vector<Case>& cases) {
   for (const int swizzle : {32, 64, 128}) {
     const std::string s = std::to_string(swizzle);
     const Box box = dense(64, swizzle / 2, 24, swizzle);
     cases.push_back(store("swizzle" + s, box, {0, 3, 1, 1, 0}));
     cases.push_back(store("swizzle" + s + "_beyond", box, {0, 30, 2, 0, 0}));
-    cases.push_back(store("swizzle" + s + "_below", box, {0, -5, 2, 0, 0}));
     cases.push_back(store("swizzle" + s + "_offset", box, {0, 1, 0, 0, 0}, false, 640));
   }
   cases.push_back(store("columns_beyond", dense(40, 64, 16, 128), {0, 2, 1, 0, 0}));
-  cases.push_back(store("columns_below", dense(64, 64, 16, 128), {-16, 2, 1, 0, 0}));
   cases.push_back(store("nothing", dense(64, 64, 16, 128), {0, 2, 3, 0, 0}));
   for (const int columns : {64, 96, 128}) {
     const std::string s = std::to_string(columns);
@@ -336,8 +335,6 @@ Case wgmma(const std::string& mode, Kind kind, int width, Major a, Major b, int 
     kind == Kind::int8 ? append(c.input, value) : append(c.input, static_cast<float>(value));
   }
   c.output.assign(static_cast<size_t>(2 * 128 * width / 2 * 4), 0);
-  if (numbers != Numbers::small && kind != Kind::int8)
-    c.compare = kind == Kind::e4m3 ? Compare::truncated : Compare::sum;
   return c;
 }
 

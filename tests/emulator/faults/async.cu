@@ -110,6 +110,16 @@ TANDEM_DEVICE void store_uncommitted(const Params& p) {
   ptx::sync_block();
   if (first()) ptx::bulk_store(p.output, tiles().a, 1024);
 }
+TANDEM_DEVICE void store_below(const Params& p) {
+  fill(tiles().a);
+  ptx::fence_proxy_async();
+  ptx::sync_block();
+  if (first()) {
+    ptx::tma_store(p.map, tiles().a, 0, -1, 0, 0, 0);
+    ptx::bulk_commit();
+    ptx::bulk_wait<0>();
+  }
+}
 TANDEM_DEVICE void store_unfenced(const Params& p) {
   fill(tiles().a);
   ptx::sync_block();
@@ -292,6 +302,7 @@ FAULT(map_not_encoded)
 FAULT(map_of_another_rank)
 FAULT(bulk_odd_bytes)
 FAULT(store_uncommitted)
+FAULT(store_below)
 FAULT(store_unfenced)
 FAULT(store_overwritten)
 FAULT(store_waits_for_one_group_too_few)
