@@ -122,8 +122,7 @@ struct Mask {
 /// How sequence lengths are given. Packed: query is (total_query, heads, head_dim), with Arguments::cu_query holding
 /// the batch + 1 cumulative lengths, int32, on the tensors' device; likewise for key and value. Used:
 /// Arguments::used_query holds batch lengths, int32, of which only so many rows count. `batch` is needed when query or
-/// key are packed, and the maxima then bound every sequence's length (rows beyond are not computed); -1 takes the
-/// total.
+/// key are packed. The maxima bound every sequence's length, which is checked where lengths are; -1 takes the total.
 struct Lengths {
   int64_t batch = -1;
   int64_t max_query = -1;
