@@ -98,6 +98,12 @@ Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTrai
                  static_cast<long long>(std::max(tiles, blocks * a.query_heads)));
   plan.tiles = static_cast<int32_t>(tiles);
   plan.scan = a.packed_key;
+  // Blocks that take tile after tile load the next one's keys while they finish the last one. Where tiles are long that
+  // matters little, and at d 128 a block a tile is 6% to 8% faster (study, 16k).
+  const bool one_tile =
+      c.division == sm90::backward::Division::keys && c.head_dim == 128 && a.max_query * a.group() > 2048;
+  plan.grid = one_tile ? plan.tiles : std::min(plan.tiles, device.multiprocessors);
+  plan.dynamic = plan.grid < plan.tiles && !plan.no_queries;
   plan.blocks = {c.tile_query, static_cast<int32_t>(of_sequence), static_cast<int32_t>(blocks)};
   const bool causal = a.window.right < Window::unlimited && a.window.left >= Window::unlimited;
   const int64_t section = section_heads(a, c, per_head, device.multiprocessors);
@@ -122,6 +128,7 @@ void plan_workspace(BackwardPlan& plan, const Attention& a) {
   const auto rows = blocks * static_cast<size_t>(c.tile_query);
   plan.accumulator_at = reserve(plan, rows * static_cast<size_t>(c.head_dim) * sizeof(float));
   plan.statistics_at = reserve(plan, rows * 2 * sizeof(float));
+  if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
   if (a.options.deterministic) plan.flags_at = reserve(plan, blocks * Config::consumers * sizeof(int32_t));
 }
 
@@ -156,8 +163,8 @@ std::string describe(const BackwardPlan& plan, const Attention& a) {
           " queries, " + std::to_string(Config::consumers) + " consumer warpgroups";
   text += "\n  head dims   " + std::to_string(a.head_dim) + " and " + std::to_string(a.value_dim) + " in " +
           std::to_string(c.head_dim);
-  text += "\n  schedule    " + std::string(plan.scan ? "at most " : "") + std::to_string(plan.tiles) +
-          " tiles, one a block" +
+  text += "\n  schedule    " + std::string(plan.scan ? "at most " : "") + std::to_string(plan.tiles) + " tiles on " +
+          std::to_string(plan.grid) + " blocks" + (plan.dynamic ? ", handed out by a counter" : "") +
           (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads"
                                     : "") +
           (a.options.deterministic ? ", additions to dQ in a fixed order" : "");

@@ -18,7 +18,9 @@ struct BackwardPlan {
   bool no_queries = false, no_keys = false;  // no rows of that side: nothing to launch for them
   bool scan = false;                         // packed keys: tiles are found by walking over the lengths
   TileOrder order{};
-  int32_t tiles = 0;  // blocks of the grid; an upper bound where `scan`
+  int32_t tiles = 0;     // an upper bound where `scan`
+  int32_t grid = 0;      // as many blocks as tiles, or as the device takes at once
+  bool dynamic = false;  // tiles handed out by an atomic counter, else in strides of the grid
   sm90::backward::QueryBlocks blocks{};
 
   /// A tensor that the kernels can't take as it lies, and why: copied to the workspace, or from there if it is written.
@@ -29,7 +31,7 @@ struct BackwardPlan {
   Copy query, key, value, out, grad_out, grad_query, grad_key, grad_value;
   int64_t query_pitch = 0, key_pitch = 0;  // rows from one sequence to the next, ragged and dense
 
-  size_t accumulator_at = 0, statistics_at = 0, flags_at = 0;  // in the workspace
+  size_t accumulator_at = 0, statistics_at = 0, flags_at = 0, counter_at = 0;  // in the workspace
   size_t workspace_bytes = 0;
 };
 

@@ -16,7 +16,7 @@ struct Config {
   Division division = Division::keys;
   int head_dim = 128;  // of values too
   int tile_query = 64;
-  int slots = 2;            // of dQ tiles on their way to global memory
+  int slots = 2;            // of tiles on their way to global memory
   bool early_value = true;  // dV is issued before dS is formed, so that it runs under that arithmetic
   bool turns = true;        // the warpgroups take turns at the exponentials
 
@@ -37,9 +37,9 @@ struct Config {
     const int keys = 2 * tile_key() * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
     const int scores = (by_keys ? 1 : 2) * stages * tile_query * tile_key() * 2;
     const int parts = by_keys ? slots * consumers * part_floats() * 4 : 0;
-    const int statistics = 2 * stages * tile_query * 4, tile = 80;
-    const int barriers = 8 * (2 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
-    return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tile, 1024) * 1024;
+    const int statistics = 2 * stages * tile_query * 4, tiles = 2 * 80;
+    const int barriers = 8 * (8 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
+    return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tiles, 1024) * 1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "backends/sm90/backward/elements.cuh"
-#include "backends/sm90/backward/epilogue.cuh"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/shared.cuh"
+#include "backends/sm90/backward/staging.cuh"
 #include "backends/sm90/tile/layout.hpp"
 
 namespace tandem::internal::sm90::backward {
@@ -31,52 +31,68 @@ class Consumer {
         warp_((ptx::thread_index() >> 5) & 3),
         lane_(ptx::thread_index() & 31) {}
 
-  TANDEM_DEVICE void run(Steps steps) {
-#pragma unroll
-    for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
-    ptx::wait(shared_.key_full, 0);
-    if (steps.left() > 0) {
-      all_steps(steps);
-    } else {
-      ptx::wait(shared_.value_full, 0);
+  TANDEM_DEVICE void run() {
+    for (;; ++tile_) {
+      ptx::wait(shared_.tile_full[tile_ % 2], static_cast<int>(tile_ / 2 & 1));
+      if (ptx::uniform(tile().first_key) < 0) return;
+      one_tile();
+      ptx::sync_warp();  // every lane has read the tile
+      release(shared_.tile_empty[tile_ % 2]);
     }
-    const Epilogue<config> epilogue{shared_, params_, warp_, lane_};
-    epilogue.store(grad_value_, shared_.value, params_.grad_value, 1, 64 * consumer_, 0, 2 + consumer_);
-    ptx::barrier_sync(1, 128 * Config::consumers);  // K is dQ's operand in both warpgroups
-    epilogue.store(grad_key_, shared_.key, params_.grad_key, params_.scale, 64 * consumer_, 0, 2 + consumer_);
-    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();
   }
 
  private:
-  TANDEM_DEVICE void all_steps(Steps& steps) {
-    ptx::wait(shared_.query_full[0], 0);
-    ptx::wgmma_fence(scores_);
-    issue_scores(0);
-    ptx::wait(shared_.value_full, 0);
-    if (config.turns && consumer_ == 1) give_turn();
-    weigh(steps.block());
-    if (steps.left() == 1) {
-      step<false, false>(steps);
+  TANDEM_DEVICE void one_tile() {
+#pragma unroll
+    for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
+    const Steps steps = Steps::of_warp(tile(), params_.group);
+    block_ = steps.block();
+    last_ = step_ + static_cast<unsigned>(steps.left());
+    ptx::wait(shared_.key_full, keys_parity());
+    unsigned slot = step_ + 2 * tile_;  // two for dK and dV of each tile before
+    if (step_ == last_) {
+      ptx::wait(shared_.value_full, keys_parity());
+      release(shared_.value_empty);
+      stage_keys(grad_value_, 1, slot++);
     } else {
-      step<false, true>(steps);
-      while (steps.left() > 1) step<true, true>(steps);
-      step<true, false>(steps);
+      all_steps();
+      slot = step_ - 1 + 2 * tile_;
+      stage_keys(grad_value_, 1, slot++);
+      wait_grad_scores();
+      ptx::wgmma_fence(grad_query_);
+      issue_grad_query();
+      ptx::wgmma_wait<0>(grad_query_);
+      release_grad_scores();
+      store_grad_query(slot);
+      ptx::fence_proxy_async();
+      ptx::sync_warp();
+      release_slot(slot++);
     }
-    wait_grad_scores();
-    ptx::wgmma_fence(grad_query_);
-    issue_grad_query();
-    ptx::wgmma_wait<0>(grad_query_);
-    release_grad_scores();
-    store_grad_query();
-    ptx::fence_proxy_async();
-    ptx::sync_warp();
-    release_part();
+    release(shared_.key_empty);
+    stage_keys(grad_key_, params_.scale, slot);
+  }
+
+  TANDEM_DEVICE void all_steps() {
+    ptx::wait(shared_.query_full[stage(step_)], parity(step_));
+    ptx::wgmma_fence(scores_);
+    issue_scores(step_);
+    ptx::wait(shared_.value_full, keys_parity());
+    if (config.turns && consumer_ == 1) give_turn();
+    weigh();
+    if (last_ - step_ == 1) {
+      step<false, false>();
+    } else {
+      step<false, true>();
+      while (last_ - step_ > 1) step<true, true>();
+      step<true, false>();
+    }
   }
 
   /// One query block; on entry its P and dP are in registers and nothing is in flight, on exit those of the next block.
   /// `last_dq`: there is a dQ of the step before. `more`: there is a next block.
   template <bool last_dq, bool more>
-  TANDEM_DEVICE void step(Steps& steps) {
+  TANDEM_DEVICE void step() {
+    if constexpr (!more) release(shared_.value_empty);
     if constexpr (config.early_value) {
       pack_weights();
       ptx::wgmma_fence(weights_, grad_value_);
@@ -118,9 +134,11 @@ class Consumer {
       if constexpr (more) issue_next_scores();
       publish<last_dq>();
     }
-    steps.next();
     ++step_;
-    if constexpr (more) weigh(steps.block());
+    if constexpr (more) {
+      if (++block_ == tile().visit.end) block_ = tile().visit.begin;  // the group's next head
+      weigh();
+    }
   }
 
   template <int left, bool last_dq>
@@ -150,14 +168,14 @@ class Consumer {
   }
 
   /// With S in flight: dP^T = V dO^T (line 13) goes behind it, and P = exp(S - LSE) (line 11) is formed meanwhile.
-  TANDEM_DEVICE void weigh(int block) {
+  TANDEM_DEVICE void weigh() {
     ptx::wait(shared_.grad_out_full[stage(step_)], parity(step_));
     ptx::wgmma_fence(grad_scores_);
     issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[stage(step_)]);
     ptx::wgmma_wait<1>(scores_);
     wait_turn();
-    const Range full = shared_.tile.full;
-    if (block < full.begin || block >= full.end) mask(block);
+    const Range full = tile().full;
+    if (block_ < full.begin || block_ >= full.end) mask();
     const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[stage(step_)]) + (lane_ & 3);
     const float scale = params_.scale_log2;
 #pragma unroll
@@ -172,16 +190,16 @@ class Consumer {
   }
 
   /// Hides the queries that don't see a key. Rows of a fragment are keys, its columns queries.
-  TANDEM_DEVICE void mask(int block) {
-    const Tile& tile = shared_.tile;
-    const int first_column = block * tile_query + fragment_column(lane_, 0);
+  TANDEM_DEVICE void mask() {
+    const Tile& tile = this->tile();
+    const int first_column = block_ * tile_query + fragment_column(lane_, 0);
     const Window window{params_.window.right, params_.window.left};
     const float hidden = params_.scale_log2 > 0 ? -__builtin_huge_valf() : __builtin_huge_valf();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int key = tile.first_key + 64 * consumer_ + fragment_row(warp_, lane_) + 8 * r;
       Range seeing{0, 0};
-      if (key < tile.keys) seeing = visible_keys(key, (block + 1) * tile_query, -tile.diagonal, window);
+      if (key < tile.keys) seeing = visible_keys(key, (block_ + 1) * tile_query, -tile.diagonal, window);
       const int begin = seeing.begin - first_column, end = seeing.end - first_column;
 #pragma unroll
       for (int i = 0; i < tile_query / 2; ++i)
@@ -256,41 +274,48 @@ class Consumer {
   /// Hands over this step's dS and the last step's dQ: one proxy fence for both, since it waits for the stores.
   template <bool last_dq>
   TANDEM_DEVICE void publish() {
+    const unsigned slot = step_ - 1 + 2 * tile_;
     if constexpr (last_dq) {
       release_grad_scores();
-      store_grad_query();
+      store_grad_query(slot);
     }
     ptx::fence_proxy_async();
     ptx::sync_warp();
-    if (lane_ == 0) ptx::arrive(shared_.grad_scores_full[stage(step_)]);
-    if constexpr (last_dq) release_part();
+    release(shared_.grad_scores_full[stage(step_)]);
+    if constexpr (last_dq) release_slot(slot);
   }
 
-  TANDEM_DEVICE void store_grad_query() {
-    ptx::wait(shared_.grad_query_empty[slot(step_ - 1)][consumer_], slot_parity(step_ - 1) ^ 1);
-    Quad* part = reinterpret_cast<Quad*>(shared_.grad_query[slot(step_ - 1)][consumer_]) + 32 * warp_ + lane_;
+  TANDEM_DEVICE float* wait_slot(unsigned slot) {
+    ptx::wait(shared_.slot_empty[slot % config.slots][consumer_], static_cast<int>(slot / config.slots & 1) ^ 1);
+    return shared_.slot[slot % config.slots][consumer_];
+  }
+  TANDEM_DEVICE void release_slot(unsigned slot) { release(shared_.slot_full[slot % config.slots][consumer_]); }
+  TANDEM_DEVICE void store_grad_query(unsigned slot) {
+    Quad* part = reinterpret_cast<Quad*>(wait_slot(slot)) + 32 * warp_ + lane_;
 #pragma unroll
     for (int j = 0; j < config.grad_queries() / 8; ++j)
       part[128 * j] = {grad_query_[4 * j], grad_query_[4 * j + 1], grad_query_[4 * j + 2], grad_query_[4 * j + 3]};
   }
-  TANDEM_DEVICE void release_part() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_query_full[slot(step_ - 1)][consumer_]);
-  }
-  TANDEM_DEVICE void release_grad_scores() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_scores_empty[stage(step_ - 1)]);
-  }
-  TANDEM_DEVICE void release_query() {
-    if (lane_ == 0) ptx::arrive(shared_.query_empty[stage(step_)]);
-  }
-  TANDEM_DEVICE void release_grad_out() {
-    if (lane_ == 0) ptx::arrive(shared_.grad_out_empty[stage(step_)]);
+  /// Hands over dK or dV.
+  TANDEM_DEVICE void stage_keys(float (&sum)[head_dim / 2], float scale, unsigned slot) {
+    const int rows = tile().keys - tile().first_key - 64 * consumer_;
+    stage_rows<Element, Layout>(sum, wait_slot(slot), scale, rows, warp_, lane_);
+    ptx::sync_warp();
+    release_slot(slot);
   }
 
-  // All rings turn once a step.
+  TANDEM_DEVICE void release(ptx::Barrier& barrier) {
+    if (lane_ == 0) ptx::arrive(barrier);
+  }
+  TANDEM_DEVICE void release_grad_scores() { release(shared_.grad_scores_empty[stage(step_ - 1)]); }
+  TANDEM_DEVICE void release_query() { release(shared_.query_empty[stage(step_)]); }
+  TANDEM_DEVICE void release_grad_out() { release(shared_.grad_out_empty[stage(step_)]); }
+
+  TANDEM_DEVICE const Tile& tile() const { return shared_.tile[tile_ % 2]; }
+  TANDEM_DEVICE int keys_parity() const { return static_cast<int>(tile_ & 1); }
+  // The rings of Q, dO and dS turn once a step.
   static TANDEM_DEVICE unsigned stage(unsigned step) { return step % Config::stages; }
   static TANDEM_DEVICE int parity(unsigned step) { return static_cast<int>(step / Config::stages & 1); }
-  static TANDEM_DEVICE unsigned slot(unsigned step) { return step % config.slots; }
-  static TANDEM_DEVICE int slot_parity(unsigned step) { return static_cast<int>(step / config.slots & 1); }
 
   TANDEM_DEVICE void wait_turn() {
     if constexpr (config.turns) ptx::barrier_sync(4 + consumer_, 256);
@@ -302,7 +327,9 @@ class Consumer {
   Shared<config>& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  unsigned step_ = 0;  // whose P and dP are in registers
+  unsigned tile_ = 0;             // their number so far
+  unsigned step_ = 0, last_ = 0;  // of all tiles: the one whose P and dP are in registers, and where the tile ends
+  int block_ = 0;                 // of queries, in that step
   float scores_[tile_query / 2], grad_scores_[tile_query / 2];
   float grad_key_[head_dim / 2], grad_value_[head_dim / 2], grad_query_[config.grad_queries() / 2];
   uint32_t weights_[tile_query / 16][4], grad_weights_[tile_query / 16][4];

@@ -6,10 +6,10 @@
 #pragma once
 
 #include "backends/sm90/backward/elements.cuh"
-#include "backends/sm90/backward/epilogue.cuh"
 #include "backends/sm90/backward/ordered.cuh"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/shared.cuh"
+#include "backends/sm90/backward/staging.cuh"
 #include "backends/sm90/tile/layout.hpp"
 
 namespace tandem::internal::sm90::backward {
@@ -31,31 +31,59 @@ class ColumnConsumer {
         warp_((ptx::thread_index() >> 5) & 3),
         lane_(ptx::thread_index() & 31) {}
 
-  TANDEM_DEVICE void run(Steps steps) {
-#pragma unroll
-    for (int i = 0; i < half / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
-    const unsigned count = static_cast<unsigned>(steps.left());
-    ptx::wait(shared_.key_full, 0);
-    ptx::wait(shared_.value_full, 0);
-    if (consumer_ == 1) {
-      steps.next();
-      ++step_;
-    } else if (count > 0) {
-      own_block<false>(steps);
+  TANDEM_DEVICE void run() {
+    for (;; ++tile_) {
+      ptx::wait(shared_.tile_full[tile_ % 2], static_cast<int>(tile_ / 2 & 1));
+      if (ptx::uniform(tile().first_key) < 0) return;
+      ptx::wait(shared_.key_full, static_cast<int>(tile_ & 1));
+      ptx::wait(shared_.value_full, static_cast<int>(tile_ & 1));
+      all_blocks(Steps::of_warp(tile(), params_.group));
+      store_keys();
+      ptx::sync_warp();  // every lane has read the tile
+      if (lane_ == 0) ptx::arrive(shared_.tile_empty[tile_ % 2]);
     }
-    while (step_ < count) own_block<true>(steps);
-    if (count > 0 && (count - 1) % 2 != static_cast<unsigned>(consumer_)) {
-      step_ = count;
-      add_last_block();
-    }
-    ptx::barrier_sync(1, 128 * Config::consumers);  // nobody reads K and V any more
-    const Epilogue<config> epilogue{shared_, params_, warp_, lane_};
-    epilogue.store(grad_value_, shared_.value, params_.grad_value, 1, 0, half / 64 * consumer_, 2 + consumer_);
-    epilogue.store(grad_key_, shared_.key, params_.grad_key, params_.scale, 0, half / 64 * consumer_, 2 + consumer_);
-    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();
   }
 
  private:
+  /// Blocks are numbered on over all tiles; even ones are warpgroup 0's.
+  TANDEM_DEVICE void all_blocks(Steps steps) {
+#pragma unroll
+    for (int i = 0; i < half / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
+    const unsigned end = step_ + static_cast<unsigned>(steps.left());
+    if (step_ == end) return;
+    if (step_ % 2 == static_cast<unsigned>(consumer_)) {
+      own_block<false>(steps);
+    } else {
+      steps.next();
+      ++step_;
+    }
+    while (step_ < end) own_block<true>(steps);
+    if ((end - 1) % 2 != static_cast<unsigned>(consumer_)) add_last_block(end - 1);
+    step_ = end;
+  }
+
+  /// dV and dK leave through V's and K's memory, which nobody reads any more.
+  TANDEM_DEVICE void store_keys() {
+    ptx::barrier_sync(1, 128 * Config::consumers);
+    store_half(grad_value_, shared_.value, params_.grad_value, 1);
+    store_half(grad_key_, shared_.key, params_.grad_key, params_.scale);
+    if (warp_ != 0 || lane_ != 0) return;
+    ptx::bulk_wait_read<0>();
+    ptx::arrive(shared_.value_empty);
+    ptx::arrive(shared_.key_empty);
+  }
+  TANDEM_DEVICE void store_half(float (&sum)[half / 2], Element* operand, const ptx::TensorMap& map, float scale) {
+    uint8_t* staged = reinterpret_cast<uint8_t*>(operand) + Layout::chunk_offset(tile_key, half / 64 * consumer_);
+    stage_rows<Element, Layout>(sum, staged, scale, tile().keys - tile().first_key, warp_, lane_);
+    ptx::barrier_sync(2 + consumer_, 128);
+    if (warp_ != 0 || lane_ != 0) return;
+#pragma unroll
+    for (int c = 0; c < half / 64; ++c)
+      ptx::tma_store(map, staged + Layout::chunk_offset(tile_key, c), half * consumer_ + c * Layout::chunk_columns,
+                     tile().out_row + tile().first_key, tile().head, tile().out_batch, tile().key_wrap);
+    ptx::bulk_commit();
+  }
+
   /// A block of this warpgroup, and the other's before it if there is one.
   template <bool with_last>
   TANDEM_DEVICE void own_block(Steps& steps) {
@@ -90,7 +118,7 @@ class ColumnConsumer {
     issue_sums(step);
     ptx::wgmma_wait<2>(grad_query_, grad_weights_);
     const int64_t block =
-        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + shared_.tile.first_block + steps.block();
+        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile().first_block + steps.block();
     if (params_.flags != nullptr) wait_rank(block, steps.block());
     add_grad_query(block, 0);
     ptx::wgmma_fence(grad_query_, grad_weights_);
@@ -101,14 +129,15 @@ class ColumnConsumer {
     add_grad_query(block, 1);
     if (params_.flags != nullptr) publish(block);
     steps.next();
-    if (steps.left() > 0) steps.next();
+    steps.next();
     step_ += 2;
   }
-  TANDEM_DEVICE void add_last_block() {
-    wait_weights(step_ - 1);
+  TANDEM_DEVICE void add_last_block(unsigned step) {
+    wait_weights(step);
     ptx::wgmma_fence(grad_value_, grad_key_);
-    issue_sums(step_ - 1);
+    issue_sums(step);
     ptx::wgmma_wait<0>(grad_value_, grad_key_);
+    release(step);
   }
 
   /// S = Q K^T and dP = dO V^T.
@@ -154,7 +183,7 @@ class ColumnConsumer {
 
   /// P = exp(S - LSE) (line 11), to shared memory too.
   TANDEM_DEVICE void weigh(int block) {
-    const Range full = shared_.tile.full;
+    const Range full = tile().full;
     if (block < full.begin || block >= full.end) mask(block);
     const float* lse = shared_.lse[stage(step_)] + fragment_row(warp_, lane_);
     const float upper = lse[0], lower = lse[8], scale = params_.scale_log2;
@@ -169,7 +198,7 @@ class ColumnConsumer {
   }
   /// Hides the keys that a query doesn't see.
   TANDEM_DEVICE void mask(int block) {
-    const Tile& tile = shared_.tile;
+    const Tile& tile = this->tile();
     const int first_column = tile.first_key + fragment_column(lane_, 0);
     const float hidden = params_.scale_log2 > 0 ? -__builtin_huge_valf() : __builtin_huge_valf();
 #pragma unroll
@@ -221,7 +250,7 @@ class ColumnConsumer {
   }
   TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
     if (warp_ == 0 && lane_ == 0) {
-      const int32_t rank = rank_of_tile<tile_query, tile_key>(params_, shared_.tile, in_sequence);
+      const int32_t rank = rank_of_tile<tile_query, tile_key>(params_, tile(), in_sequence);
       while (ptx::load_acquire(params_.flags + 2 * block) != rank) {
       }
     }
@@ -232,13 +261,15 @@ class ColumnConsumer {
     if (warp_ == 0 && lane_ == 0) ptx::add_release(params_.flags + 2 * block, 1);
   }
 
+  TANDEM_DEVICE const Tile& tile() const { return shared_.tile[tile_ % 2]; }
   static TANDEM_DEVICE unsigned stage(unsigned step) { return step % Config::stages; }
   static TANDEM_DEVICE int parity(unsigned step) { return static_cast<int>(step / Config::stages & 1); }
 
   Shared<config>& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  unsigned step_ = 0;
+  unsigned tile_ = 0;  // their number so far
+  unsigned step_ = 0;  // of all tiles
   float scores_[tile_key / 2], grad_scores_[tile_key / 2];
   float grad_key_[half / 2], grad_value_[half / 2], grad_query_[half / 2];
   uint32_t grad_weights_[tile_key / 16][4];  // P first, then dS

@@ -50,6 +50,7 @@ TANDEM_DEVICE void collect(const FinishParams& p, const Quad* accumulator, uint1
 }
 
 TANDEM_DEVICE void finish(const FinishParams& p) {
+  ptx::wait_for_previous_kernel();
   const int32_t head = ptx::block_index() / p.blocks.per_head;
   const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, ptx::block_index() - head * p.blocks.per_head);
   if (block.rows <= 0) return;

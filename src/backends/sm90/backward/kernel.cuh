@@ -1,11 +1,13 @@
-// The backward kernel (FA-3 Algorithm 3): one block a tile of keys. A producer warpgroup whose threads load by TMA and
-// add dQ to global memory, two consumer warpgroups; mbarriers in shared memory carry the data between them:
-//   key_full, value_full     once                     TMA -> consumers
-//   query_*, grad_out_*      one a stage              TMA -> consumers, their warps -> producer
-//   grad_scores_*            one a buffer of dS       all warps of consumers -> all consumers, and back
-//   grad_query_*             slot and warpgroup       a consumer's warps -> its writer, and back
+// The backward kernel (FA-3 Algorithm 3): blocks work on tiles of keys. A producer warpgroup whose warps find tiles,
+// load by TMA and bring results to global memory, and two consumer warpgroups; mbarriers in shared memory carry the
+// data:
+//   tile_*                which tile is next           scheduler -> all roles, and back
+//   key_*, value_*        once a tile                  TMA -> consumers, and back
+//   query_*, grad_out_*   one a stage                  TMA -> consumers, their warps -> producer
+//   grad_scores_*         one a buffer of dS           all warps of consumers -> all consumers, and back
+//   slot_*                one a slot and warpgroup     a consumer's warps -> its writer, and back
 // and with Division::columns, instead of the last two,
-//   scores_*                 one a buffer of P, dS    the owner's warps -> all consumers, and back
+//   scores_*              one a buffer of P and dS     the owner's warps -> all consumers, and back
 #pragma once
 
 #include "backends/sm90/backward/consumer.cuh"
@@ -20,6 +22,13 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
   constexpr int warps = 4 * Config::consumers;
   ptx::init(shared.key_full, 1);
   ptx::init(shared.value_full, 1);
+  constexpr bool by_keys = config.division == Division::keys;
+  ptx::init(shared.key_empty, by_keys ? warps : Config::consumers);
+  ptx::init(shared.value_empty, by_keys ? warps : Config::consumers);
+  for (int s = 0; s < 2; ++s) {
+    ptx::init(shared.tile_full[s], 1);
+    ptx::init(shared.tile_empty[s], 1 + (by_keys ? Config::consumers : 0) + warps);
+  }
   for (int s = 0; s < Config::stages; ++s) {
     ptx::init(shared.query_full[s], 1);
     ptx::init(shared.query_empty[s], warps);
@@ -36,8 +45,8 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
   if constexpr (config.division == Division::keys) {
     for (int s = 0; s < config.slots; ++s) {
       for (int w = 0; w < Config::consumers; ++w) {
-        ptx::init(shared.grad_query_full[s][w], 4);
-        ptx::init(shared.grad_query_empty[s][w], 1);
+        ptx::init(shared.slot_full[s][w], 4);
+        ptx::init(shared.slot_empty[s][w], 1);
       }
     }
   }
@@ -50,30 +59,31 @@ TANDEM_DEVICE void run(const Params& params) {
   Shared<config>& shared = ptx::dynamic_shared<Shared<config>>();
   const int warp = ptx::uniform(ptx::thread_index() >> 5);
   const bool first_lane = (ptx::thread_index() & 31) == 0;
-  if (warp == 0) {
-    const int32_t index = ptx::block_index();
-    const Position at =
-        params.scan ? scanned<config.tile_key()>(params, index) : position(params.order, index, 0, params.key_heads);
-    if (first_lane) {
-      describe<config.tile_query, config.tile_key()>(params, at, shared.tile);
-      init_barriers(shared);
-    }
+  if (ptx::thread_index() == 0) {
+    ptx::allow_next_kernel();  // its blocks may take the room of ours as these end
+    init_barriers(shared);
   }
   ptx::sync_block();
-  if (shared.tile.first_key < 0) return;  // the grid is an upper bound where lengths are the device's
-  const Steps steps(params, shared.tile);
   if (warp < 4) {
     ptx::registers_down<Config::registers_producer>();
-    if (!first_lane) return;
-    if (warp == 0) Producer<config>(shared, params).load(steps);
-    if constexpr (config.division == Division::keys)
-      if (warp == 1 || warp == 2) Writer<config>(shared, params, warp - 1).run(steps);
+    ptx::wait_for_previous_kernel();
+    if (warp == 3) {
+      announce_tiles(shared, params);
+    } else if (first_lane) {
+      if (warp == 0) {
+        Producer<config>(shared, params).run();
+      } else if constexpr (config.division == Division::keys) {
+        Writer<config>(shared, params, warp - 1).run();
+      }
+    }
   } else {
     ptx::registers_up<Config::registers_consumer>();
-    if constexpr (config.division == Division::keys)
-      Consumer<config>(shared, params, warp / 4 - 1).run(steps);
-    else
-      ColumnConsumer<config>(shared, params, warp / 4 - 1).run(steps);
+    if constexpr (config.division == Division::columns) {
+      ptx::wait_for_previous_kernel();
+      ColumnConsumer<config>(shared, params, warp / 4 - 1).run();
+    } else {
+      Consumer<config>(shared, params, warp / 4 - 1).run();
+    }
   }
 }
 

@@ -113,6 +113,9 @@ class BackwardExecutable final : public Executable {
   int32_t* flags(const Run& run) const noexcept {
     return attention().options.deterministic ? reinterpret_cast<int32_t*>(run.workspace + plan_.flags_at) : nullptr;
   }
+  int32_t* counter(const Run& run) const noexcept {
+    return plan_.dynamic ? reinterpret_cast<int32_t*>(run.workspace + plan_.counter_at) : nullptr;
+  }
   static Layout layout(const Strides& s) noexcept { return {s.batch, s.row, s.head}; }
   int query_grid() const noexcept {
     return static_cast<int>(plan_.blocks.per_head * static_cast<int32_t>(attention().query_heads));
@@ -127,7 +130,8 @@ class BackwardExecutable final : public Executable {
                             .shared_bytes = shared_bytes,
                             .parameters = &params,
                             .parameter_bytes = sizeof params,
-                            .stream = run.stream});
+                            .stream = run.stream,
+                            .overlaps_previous = kernel != kernels_.prepare});
   }
 
   Status launch_prepare(const Run& run, const Tensors& t) const noexcept {
@@ -142,6 +146,7 @@ class BackwardExecutable final : public Executable {
     params.accumulator = floats(run, plan_.accumulator_at);
     params.statistics = floats(run, plan_.statistics_at);
     params.flags = flags(run);
+    params.tile_counter = counter(run);
     params.query_rows = query_rows(run);
     params.blocks = plan_.blocks;
     params.batch = static_cast<int32_t>(a.batch);
@@ -183,10 +188,11 @@ class BackwardExecutable final : public Executable {
     params.window = a.window;
     params.order = plan_.order;
     params.tiles = plan_.tiles;
+    params.tile_counter = counter(run);
     params.scale = a.scale;
     // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
     params.scale_log2 = a.scale == 0 ? 0x1p-126F : a.scale * 1.4426950408889634F;
-    return launch(kernels_.main, plan_.tiles, Config::threads, c.shared_bytes(), params, run);
+    return launch(kernels_.main, plan_.grid, Config::threads, c.shared_bytes(), params, run);
   }
 
   Status launch_finish(const Run& run, const Tensors& t) const noexcept {

@@ -31,16 +31,17 @@ struct alignas(64) Params {
   int32_t batch, key_heads, group;  // group: query heads of one key head
   int32_t diagonal;                 // of every sequence, if has_diagonal; else its keys - queries
   bool has_diagonal;
-  bool scan;  // tiles are found by walking over the sequences' lengths
+  bool scan;              // tiles are found by walking over the sequences' lengths
+  int32_t* tile_counter;  // dynamic schedule: 0 on entry; null: tiles in strides of the grid
   Window window;
   TileOrder order;
   int32_t tiles;  // dense: their number
   float scale, scale_log2;
 };
 
-/// Which keys a block works on and which queries it visits, in shared memory.
+/// Which keys a block works on and which queries it visits: what its scheduler tells the other roles.
 struct alignas(16) Tile {
-  int32_t first_key;  // counted from the sequence's start; negative: no work
+  int32_t first_key;  // counted from the sequence's start; negative: no more tiles
   int32_t head;       // of keys
   int32_t queries, keys;
   int32_t diagonal;
@@ -68,7 +69,7 @@ struct PrepareParams {
   const float* lse;
   Layout out_layout, grad_out_layout, lse_layout;
   float *accumulator, *statistics;
-  int32_t* flags;
+  int32_t *flags, *tile_counter;  // to be cleared, if not null
   Rows query_rows;
   QueryBlocks blocks;
   int32_t batch, value_dim, accumulator_dim;

@@ -44,8 +44,10 @@ TANDEM_DEVICE void row_statistics(const PrepareParams& p, const BlockRows& block
 }
 
 TANDEM_DEVICE void prepare(const PrepareParams& p) {
+  ptx::allow_next_kernel();
   const int32_t head = ptx::block_index() / p.blocks.per_head;
   const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, ptx::block_index() - head * p.blocks.per_head);
+  if (p.tile_counter != nullptr && ptx::block_index() == 0 && ptx::thread_index() == 0) *p.tile_counter = 0;
   if (block.used <= 0) return;
   const int64_t index = ptx::block_index();
   const int quads = p.blocks.tile * p.accumulator_dim / 4;

@@ -1,5 +1,6 @@
-// The roles of the producer warpgroup (FA-3 Algorithm 3): one thread loads K, V and the rings of Q and dO by TMA, lines
-// 4 to 8; one thread a consumer warpgroup adds its dQ tiles to the accumulator in global memory, lines 18 to 21.
+// The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles; one thread loads K, V and the
+// rings of Q and dO by TMA, lines 4 to 8; one thread a consumer warpgroup takes its tiles from shared memory to global
+// memory, adding those of dQ to the accumulator, lines 18 to 22.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"
@@ -10,34 +11,75 @@
 
 namespace tandem::internal::sm90::backward {
 
+/// All lanes of one warp: announces tiles, two ahead at most. The last one says that there are no more.
+template <Config config>
+TANDEM_DEVICE void announce_tiles(Shared<config>& shared, const Params& params) {
+  TileScheduler<config.tile_key()> scheduler(params);
+  bool more = true;
+  for (unsigned i = 0; more; ++i) {
+    const Position at = scheduler.next();
+    more = at.tile >= 0;
+    ptx::wait(shared.tile_empty[i % 2], static_cast<int>(i / 2 & 1) ^ 1);
+    if ((ptx::thread_index() & 31) == 0) {
+      describe<config.tile_query, config.tile_key()>(params, at, shared.tile[i % 2]);
+      ptx::arrive(shared.tile_full[i % 2]);
+    }
+  }
+}
+
 template <Config config>
 class Producer {
  public:
-  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params)
-      : shared_(shared), params_(params), tile_(shared.tile) {}
+  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params) : shared_(shared), params_(params) {}
 
-  /// The first warp's first lane. A query block's Q comes with LSE, its dO with D; Q is needed one block ahead.
-  TANDEM_DEVICE void load(Steps steps) {
-    load_keys(params_.key, shared_.key, shared_.key_full);
-    Steps ahead = steps;
-    if (ahead.left() > 0) load_query(ahead);
-    load_keys(params_.value, shared_.value, shared_.value_full);
-    for (; steps.left() > 0; steps.next()) {
-      load_grad_out(steps);
-      if (ahead.left() > 0) load_query(ahead);
+  /// One thread.
+  TANDEM_DEVICE void run() {
+    for (RingPosition<2> slot;; slot.next()) {
+      ptx::wait(shared_.tile_full[slot.stage], slot.parity);
+      tile_ = &shared_.tile[slot.stage];
+      if (tile_->first_key < 0) return;
+      load(Steps(*tile_, params_.group));
+      ptx::arrive(shared_.tile_empty[slot.stage]);
     }
   }
 
  private:
   using Layout = ChunkLayout<config.head_dim>;
 
+  /// A query block's Q comes with LSE, its dO with D; Q is needed one block ahead. The last tile's V is free before its
+  /// K, which dQ needs; in the first tile K is what the first product waits for.
+  TANDEM_DEVICE void load(Steps steps) {
+    Steps ahead = steps;
+    if (first_) load_key();
+    if (ahead.left() > 0) load_query(ahead);
+    if (first_) load_value();
+    if (steps.left() > 0) load_grad_out(steps);
+    if (!first_) load_value();
+    if (ahead.left() > 0) load_query(ahead);
+    if (!first_) load_key();
+    first_ = false;
+    while (steps.left() > 0) {
+      load_grad_out(steps);
+      if (ahead.left() > 0) load_query(ahead);
+    }
+    keys_ ^= 1;
+  }
+
+  TANDEM_DEVICE void load_key() {
+    ptx::wait(shared_.key_empty, keys_ ^ 1);
+    load_keys(params_.key, shared_.key, shared_.key_full);
+  }
+  TANDEM_DEVICE void load_value() {
+    ptx::wait(shared_.value_empty, keys_ ^ 1);
+    load_keys(params_.value, shared_.value, shared_.value_full);
+  }
   template <class Element>
   TANDEM_DEVICE void load_keys(const ptx::TensorMap& map, Element* target, ptx::Barrier& full) {
     ptx::arrive_expect(full, Layout::bytes(config.tile_key()));
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_load(target + Layout::chunk_offset(config.tile_key(), c) / 2, map, full, c * Layout::chunk_columns,
-                    tile_.key_row + tile_.first_key, tile_.head, tile_.key_batch, tile_.key_wrap);
+                    tile_->key_row + tile_->first_key, tile_->head, tile_->key_batch, tile_->key_wrap);
   }
 
   TANDEM_DEVICE void load_query(Steps& steps) {
@@ -45,69 +87,99 @@ class Producer {
     ptx::wait(shared_.query_empty[s], query_.parity ^ 1);
     load_block(steps, params_.query, shared_.query[s], shared_.lse[s], 0, shared_.query_full[s]);
     query_.next();
-    steps.next();
   }
-  TANDEM_DEVICE void load_grad_out(const Steps& steps) {
+  TANDEM_DEVICE void load_grad_out(Steps& steps) {
     const int s = grad_out_.stage;
     ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);
     load_block(steps, params_.grad_out, shared_.grad_out[s], shared_.delta[s], 1, shared_.grad_out_full[s]);
     grad_out_.next();
   }
   template <class Element>
-  TANDEM_DEVICE void load_block(const Steps& steps, const ptx::TensorMap& map, Element* rows, float* statistic,
-                                int which, ptx::Barrier& full) {
+  TANDEM_DEVICE void load_block(Steps& steps, const ptx::TensorMap& map, Element* rows, float* statistic, int which,
+                                ptx::Barrier& full) {
     constexpr int bytes = config.tile_query * static_cast<int>(sizeof(float));
     const int64_t block =
-        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_.first_block + steps.block();
+        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_->first_block + steps.block();
     ptx::arrive_expect(full, Layout::bytes(config.tile_query) + bytes);
     ptx::bulk_load(statistic, params_.statistics + (2 * block + which) * config.tile_query, bytes, full);
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_load(rows + Layout::chunk_offset(config.tile_query, c) / 2, map, full, c * Layout::chunk_columns,
-                    tile_.query_row + steps.block() * config.tile_query, steps.head(), tile_.query_batch,
-                    tile_.query_wrap);
+                    tile_->query_row + steps.block() * config.tile_query, steps.head(), tile_->query_batch,
+                    tile_->query_wrap);
+    steps.next();
   }
 
   Shared<config>& shared_;
   const Params& params_;
-  const Tile& tile_;
+  const Tile* tile_ = nullptr;
+  bool first_ = true;
+  int keys_ = 0;  // parity of K's and V's barriers
   RingPosition<Config::stages> query_, grad_out_;
 };
 
+/// What leaves a consumer warpgroup in a tile: its parts of dQ, dV before the last of them, and dK.
 template <Config config>
 class Writer {
  public:
   TANDEM_DEVICE Writer(Shared<config>& shared, const Params& params, int part)
       : shared_(shared), params_(params), part_(part) {}
 
-  /// One lane of one warp a consumer warpgroup.
-  TANDEM_DEVICE void run(Steps steps) {
-    for (; steps.left() > 0; steps.next()) {
-      const int s = slot_.stage;
-      ptx::wait(shared_.grad_query_full[s][part_], slot_.parity);
-      const int64_t block =
-          static_cast<int64_t>(steps.head()) * params_.blocks.per_head + shared_.tile.first_block + steps.block();
-      if (params_.flags != nullptr) wait_rank(block, steps.block());
-      ptx::bulk_reduce_add(params_.accumulator + (block * Config::consumers + part_) * config.part_floats(),
-                           shared_.grad_query[s][part_], config.part_floats() * static_cast<int>(sizeof(float)));
-      ptx::bulk_commit();
-      if (params_.flags != nullptr) publish(block);
-      release_slot();
+  /// One thread a consumer warpgroup.
+  TANDEM_DEVICE void run() {
+    for (RingPosition<2> slot;; slot.next()) {
+      ptx::wait(shared_.tile_full[slot.stage], slot.parity);
+      tile_ = &shared_.tile[slot.stage];
+      if (tile_->first_key < 0) break;
+      Steps steps(*tile_, params_.group);
+      for (; steps.left() > 1; steps.next()) add_grad_query(steps);
+      store_keys(params_.grad_value);
+      if (steps.left() > 0) add_grad_query(steps);
+      store_keys(params_.grad_key);
+      ptx::arrive(shared_.tile_empty[slot.stage]);
     }
-    ptx::bulk_wait<0>();
+    ptx::bulk_wait_read<0>();  // shared memory must outlive what reads it
   }
 
  private:
-  /// With two slots a slot is free when the reduction before the last has read it.
+  using Layout = ChunkLayout<config.head_dim>;
+
+  TANDEM_DEVICE void add_grad_query(const Steps& steps) {
+    const float* source = wait_slot();
+    const int64_t block =
+        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_->first_block + steps.block();
+    if (params_.flags != nullptr) wait_rank(block, steps.block());
+    ptx::bulk_reduce_add(params_.accumulator + (block * Config::consumers + part_) * config.part_floats(), source,
+                         config.part_floats() * static_cast<int>(sizeof(float)));
+    ptx::bulk_commit();
+    if (params_.flags != nullptr) publish(block);
+    release_slot();
+  }
+  /// 64 rows of dK or dV; TMA clips them to the sequence.
+  TANDEM_DEVICE void store_keys(const ptx::TensorMap& map) {
+    const uint8_t* source = reinterpret_cast<const uint8_t*>(wait_slot());
+#pragma unroll
+    for (int c = 0; c < Layout::chunks; ++c)
+      ptx::tma_store(map, source + Layout::chunk_offset(64, c), c * Layout::chunk_columns,
+                     tile_->out_row + tile_->first_key + 64 * part_, tile_->head, tile_->out_batch, tile_->key_wrap);
+    ptx::bulk_commit();
+    release_slot();
+  }
+
+  TANDEM_DEVICE const float* wait_slot() {
+    ptx::wait(shared_.slot_full[slot_.stage][part_], slot_.parity);
+    return shared_.slot[slot_.stage][part_];
+  }
+  /// With two slots a slot is free when the copy before the last has read it.
   TANDEM_DEVICE void release_slot() {
     ptx::bulk_wait_read<config.slots - 1>();
     slot_.next();
-    if (config.slots == 1 || started_) ptx::arrive(shared_.grad_query_empty[slot_.stage][part_]);
+    if (config.slots == 1 || started_) ptx::arrive(shared_.slot_empty[slot_.stage][part_]);
     started_ = true;
   }
 
   TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
-    const int32_t rank = rank_of_tile<config.tile_query, config.tile_key()>(params_, shared_.tile, in_sequence);
+    const int32_t rank = rank_of_tile<config.tile_query, config.tile_key()>(params_, *tile_, in_sequence);
     while (ptx::load_acquire(flag(block)) != rank) {
     }
     ptx::fence_proxy_async_all();
@@ -123,6 +195,7 @@ class Writer {
   Shared<config>& shared_;
   const Params& params_;
   const int part_;
+  const Tile* tile_ = nullptr;
   bool started_ = false;
   RingPosition<config.slots> slot_;
 };

@@ -1,4 +1,4 @@
-// Which keys a block works on. Run by the block's first warp, all lanes together.
+// Which keys a block works on next, and what its roles need to know of them.
 #pragma once
 
 #include "backends/sm90/backward/params.hpp"
@@ -22,35 +22,57 @@ TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t f
   return {first_batch + batch, at.head - batch * heads, order.tiles_per_head - 1 - at.tile};
 }
 
-/// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows
-/// behind the last sequence count as one more.
+/// Hands a block its tiles, in growing order. All lanes of a warp call it together and get the same.
 template <int tile_key>
-TANDEM_DEVICE Position scanned(const Params& params, int32_t index) {
-  const int32_t lane = ptx::thread_index() & 31;
-  int32_t before = 0;
-  for (int32_t first = 0; first <= params.batch; first += 32) {
-    const int32_t batch = first + lane;
-    int32_t tiles = 0;
-    if (batch <= params.batch) tiles = ceil_divide(locate(params.key_rows, batch, params.batch).rows, tile_key);
-    int32_t sum = tiles * params.key_heads;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int32_t left = ptx::shuffle_up(sum, distance);
-      if (lane >= distance) sum += left;
-    }
-    const uint32_t beyond = ptx::ballot(index - before < sum);
-    if (beyond != 0) {
-      const int found = ptx::first_set(beyond);
-      tiles = ptx::shuffle(tiles, found);
-      const int32_t skipped = before + ptx::shuffle(sum, found) - tiles * params.key_heads;
-      const TileOrder order{tiles, params.key_heads, least(params.order.section, params.key_heads),
-                            params.order.longest_first};
-      return position(order, index - skipped, first + found, params.key_heads);
-    }
-    before += ptx::shuffle(sum, 31);
+class TileScheduler {
+ public:
+  TANDEM_DEVICE explicit TileScheduler(const Params& params)
+      : params_(params), next_(ptx::block_index() - ptx::grid_size()) {}
+
+  TANDEM_DEVICE Position next() {
+    // Where there is a counter lane 0 asked for this number a tile ago, so that the atomic's latency is hidden.
+    const int32_t index = ptx::shuffle(next_, 0) + ptx::grid_size();
+    next_ = index;
+    if (params_.tile_counter != nullptr && lane() == 0) next_ = ptx::take_ticket(params_.tile_counter);
+    if (params_.scan) return scanned(index);
+    if (index >= params_.tiles) return {0, 0, -1};
+    return position(params_.order, index, 0, params_.key_heads);
   }
-  return {0, 0, -1};
-}
+
+ private:
+  /// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows
+  /// behind the last sequence count as one more.
+  TANDEM_DEVICE Position scanned(int32_t index) {
+    for (; first_sequence_ <= params_.batch; first_sequence_ += 32) {
+      const int32_t batch = first_sequence_ + lane();
+      int32_t tiles = 0;
+      if (batch <= params_.batch) tiles = ceil_divide(locate(params_.key_rows, batch, params_.batch).rows, tile_key);
+      int32_t sum = tiles * params_.key_heads;
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const int32_t left = ptx::shuffle_up(sum, distance);
+        if (lane() >= distance) sum += left;
+      }
+      const uint32_t beyond = ptx::ballot(index - tiles_before_ < sum);
+      if (beyond != 0) {
+        const int found = ptx::first_set(beyond);
+        tiles = ptx::shuffle(tiles, found);
+        const int32_t skipped = tiles_before_ + ptx::shuffle(sum, found) - tiles * params_.key_heads;
+        const TileOrder order{tiles, params_.key_heads, least(params_.order.section, params_.key_heads),
+                              params_.order.longest_first};
+        return position(order, index - skipped, first_sequence_ + found, params_.key_heads);
+      }
+      tiles_before_ += ptx::shuffle(sum, 31);
+    }
+    return {0, 0, -1};
+  }
+
+  static TANDEM_DEVICE int32_t lane() { return ptx::thread_index() & 31; }
+
+  const Params& params_;
+  int32_t next_;                                   // less the grid
+  int32_t first_sequence_ = 0, tiles_before_ = 0;  // tiles of the sequences before that one
+};
 
 /// Fills in the block's tile.
 template <int tile_query, int tile_key>
@@ -90,12 +112,14 @@ TANDEM_DEVICE void describe(const Params& params, Position at, Tile& tile) {
 /// registers), and for each the query blocks that see the keys, from the first.
 class Steps {
  public:
-  TANDEM_DEVICE explicit Steps(const Params& params, const Tile& tile)
-      : begin_(ptx::uniform(tile.visit.begin)),
-        end_(ptx::uniform(tile.visit.end)),
-        head_(ptx::uniform(tile.head) * params.group),
-        block_(begin_),
-        left_(greatest(end_ - begin_, 0) * params.group) {}
+  TANDEM_DEVICE Steps(int32_t begin, int32_t end, int32_t head, int32_t group)
+      : begin_(begin), end_(end), head_(head * group), block_(begin), left_(greatest(end - begin, 0) * group) {}
+  /// For one thread.
+  TANDEM_DEVICE Steps(const Tile& tile, int32_t group) : Steps(tile.visit.begin, tile.visit.end, tile.head, group) {}
+  /// For all lanes together: the counters are then known to be the same in all.
+  static TANDEM_DEVICE Steps of_warp(const Tile& tile, int32_t group) {
+    return {ptx::uniform(tile.visit.begin), ptx::uniform(tile.visit.end), ptx::uniform(tile.head), group};
+  }
   TANDEM_DEVICE int32_t left() const { return left_; }
   TANDEM_DEVICE int32_t block() const { return block_; }
   TANDEM_DEVICE int32_t head() const { return head_; }

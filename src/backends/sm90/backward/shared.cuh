@@ -24,14 +24,16 @@ requires(config.division == Division::keys) struct alignas(1024) Shared<config> 
   Element query[stages][config.tile_query * config.head_dim];
   Element grad_out[stages][config.tile_query * config.head_dim];
   Element grad_scores[stages][config.tile_query * config.tile_key()];  // dS: rows are queries
-  float grad_query[config.slots][consumers][config.part_floats()];     // in the order of wgmma's fragments
+  // Tiles on their way out: dQ in the order of wgmma's fragments, or 64 rows of dK or dV.
+  float slot[config.slots][consumers][config.part_floats()];
   float lse[stages][config.tile_query], delta[stages][config.tile_query];
-  ptx::Barrier key_full, value_full;
+  ptx::Barrier key_full, key_empty, value_full, value_empty;
   ptx::Barrier query_full[stages], query_empty[stages];
   ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
   ptx::Barrier grad_scores_full[stages], grad_scores_empty[stages];
-  ptx::Barrier grad_query_full[config.slots][consumers], grad_query_empty[config.slots][consumers];
-  Tile tile;
+  ptx::Barrier slot_full[config.slots][consumers], slot_empty[config.slots][consumers];
+  ptx::Barrier tile_full[2], tile_empty[2];
+  Tile tile[2];
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
 
@@ -41,19 +43,23 @@ requires(config.division == Division::keys) struct alignas(1024) Shared<config> 
       {"query", offsetof(Shared, query), sizeof(query[0])},
       {"grad_out", offsetof(Shared, grad_out), sizeof(grad_out[0])},
       {"grad_scores", offsetof(Shared, grad_scores), sizeof(grad_scores[0])},
-      {"grad_query", offsetof(Shared, grad_query), sizeof(grad_query[0])},
+      {"slot", offsetof(Shared, slot), sizeof(slot[0])},
       {"lse", offsetof(Shared, lse), sizeof(lse[0])},
       {"delta", offsetof(Shared, delta), sizeof(delta[0])},
       {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
+      {"key_empty", offsetof(Shared, key_empty), sizeof(ptx::Barrier)},
       {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
+      {"value_empty", offsetof(Shared, value_empty), sizeof(ptx::Barrier)},
       {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
       {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
       {"grad_out_full", offsetof(Shared, grad_out_full), sizeof(ptx::Barrier)},
       {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
       {"grad_scores_full", offsetof(Shared, grad_scores_full), sizeof(ptx::Barrier)},
       {"grad_scores_empty", offsetof(Shared, grad_scores_empty), sizeof(ptx::Barrier)},
-      {"grad_query_full", offsetof(Shared, grad_query_full), sizeof(ptx::Barrier)},
-      {"grad_query_empty", offsetof(Shared, grad_query_empty), sizeof(ptx::Barrier)},
+      {"slot_full", offsetof(Shared, slot_full), sizeof(ptx::Barrier)},
+      {"slot_empty", offsetof(Shared, slot_empty), sizeof(ptx::Barrier)},
+      {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
+      {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };
@@ -71,11 +77,12 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
   Element weights[stages][config.tile_query * config.tile_key()];      // P: rows are queries
   Element grad_scores[stages][config.tile_query * config.tile_key()];  // dS
   float lse[stages][config.tile_query], delta[stages][config.tile_query];
-  ptx::Barrier key_full, value_full;
+  ptx::Barrier key_full, key_empty, value_full, value_empty;
   ptx::Barrier query_full[stages], query_empty[stages];
   ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
   ptx::Barrier scores_full[stages], scores_empty[stages];  // P and dS
-  Tile tile;
+  ptx::Barrier tile_full[2], tile_empty[2];
+  Tile tile[2];
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
 
@@ -89,13 +96,17 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
       {"lse", offsetof(Shared, lse), sizeof(lse[0])},
       {"delta", offsetof(Shared, delta), sizeof(delta[0])},
       {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
+      {"key_empty", offsetof(Shared, key_empty), sizeof(ptx::Barrier)},
       {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
+      {"value_empty", offsetof(Shared, value_empty), sizeof(ptx::Barrier)},
       {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
       {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
       {"grad_out_full", offsetof(Shared, grad_out_full), sizeof(ptx::Barrier)},
       {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
       {"scores_full", offsetof(Shared, scores_full), sizeof(ptx::Barrier)},
       {"scores_empty", offsetof(Shared, scores_empty), sizeof(ptx::Barrier)},
+      {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
+      {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };
