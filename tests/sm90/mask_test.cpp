@@ -1,7 +1,8 @@
 // Masks at the places where kernels have gone wrong: rows before the first key, unlimited windows beside large
 // positions, tiles of 64 rows of which some don't exist. Compiled twice, the second time so that a signed overflow ends
-// the program: nvcc turned one into a mask that hid everything, where the host's result was right by luck.
-// (tests/api/mask_test.cpp has the definition on small random cases.)
+// the program. That finds sums that are computed; nvcc has also computed one that the source guards, and so hid all
+// keys from rows before the first: for this, the sums there wrap by definition, which the last test here checks, and A8
+// runs on the GPU. (tests/api/mask_test.cpp has the definition on small random cases.)
 #include "common/mask.hpp"
 
 #include <gtest/gtest.h>
@@ -130,6 +131,12 @@ TEST(MaskOfTiles, UnlimitedWindowsBesideLargePositions) {
       EXPECT_EQ(wide.end, std::clamp<int64_t>(at + most + 1, 0, most));
     }
   }
+}
+
+TEST(MaskOfTiles, SumsBesideUnlimitedWindowsWrap) {
+  static_assert(wrapping_sum(INT32_MAX, 1) == INT32_MIN, "not a constant if it overflowed");
+  static_assert(wrapping_sum(-5, -INT32_MAX) == INT32_MAX - 3);
+  EXPECT_EQ(wrapping_sum(INT32_MAX, INT32_MAX), -2);
 }
 
 }  // namespace
