@@ -20,7 +20,7 @@ MUTATIONS = [
     ("grad_out_empty expects arrivals of one consumer", {ARRIVALS, OVERWRITE, DEADLOCK}, [edit(KERNEL, "shared.grad_out_empty[s], warps)", "shared.grad_out_empty[s], 4)")]),
     ("grad_scores_full expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.grad_scores_full[s], warps)", "shared.grad_scores_full[s], warps + 1)")]),
     ("grad_scores_full expects one arrival too few", {RACE, ARRIVALS, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(KERNEL, "shared.grad_scores_full[s], warps)", "shared.grad_scores_full[s], warps - 1)")]),
-    ("grad_scores_empty expects one arrival too few", {OVERWRITE, ARRIVALS, RACE}, [edit(KERNEL, "shared.grad_scores_empty[s], warps)", "shared.grad_scores_empty[s], warps - 1)")]),
+    ("grad_scores_empty expects arrivals of one consumer", {OVERWRITE, ARRIVALS, RACE, DEADLOCK}, [edit(KERNEL, "shared.grad_scores_empty[s], warps)", "shared.grad_scores_empty[s], 4)")]),
     ("slot_full expects three warps", {RACE, ARRIVALS, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(KERNEL, "shared.slot_full[s][w], 4)", "shared.slot_full[s][w], 3)")]),
     ("slot_empty expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.slot_empty[s][w], 1)", "shared.slot_empty[s][w], 2)")]),
     ("tile_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.tile_full[s], 1)", "shared.tile_full[s], 2)")]),
