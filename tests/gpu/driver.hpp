@@ -23,10 +23,10 @@ void driver_call(const char* name, Arguments... arguments) {
 inline uint64_t address(const void* data) { return reinterpret_cast<uint64_t>(data); }
 
 inline void fill_async(void* data, uint32_t word, size_t bytes, void* stream) {
-  driver_call("cuMemsetD32Async", address(data), word, bytes / 4, stream);
+  if (bytes != 0) driver_call("cuMemsetD32Async", address(data), word, bytes / 4, stream);
 }
 inline void copy_async(void* to, const void* from, size_t bytes, void* stream) {
-  driver_call("cuMemcpyDtoDAsync_v2", address(to), address(from), bytes, stream);
+  if (bytes != 0) driver_call("cuMemcpyDtoDAsync_v2", address(to), address(from), bytes, stream);
 }
 inline void synchronize(void* stream) { driver_call("cuStreamSynchronize", stream); }
 
