@@ -85,6 +85,15 @@ install_nvcc() {
   fi
 }
 
+have_nvdisasm() { # Where tests/sm90/resources.py looks?
+  local nvdisasm
+  for nvdisasm in "$(command -v nvdisasm)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvdisasm" \
+    .venv/lib/python3*/site-packages/nvidia/cu13/bin/nvdisasm; do
+    [[ -x $nvdisasm ]] && return 0
+  done
+  return 1
+}
+
 find_missing "${1:-}"
 if ((${#packages[@]})); then
   install_packages
@@ -95,4 +104,8 @@ fi
 if [[ ${1:-} == --checks ]] && ! command -v lizard >/dev/null && [[ ! -x .venv/bin/lizard ]]; then
   make_venv && .venv/bin/pip install --quiet --disable-pip-version-check lizard ||
     printf 'bootstrap: lizard could not be installed: the test of function lengths will be skipped\n' >&2
+fi
+if [[ ${1:-} == --checks && $cuda != OFF ]] && ! have_nvdisasm; then
+  make_venv && .venv/bin/pip install --quiet --disable-pip-version-check 'nvidia-cuda-nvdisasm==13.*' ||
+    printf 'bootstrap: nvdisasm could not be installed: the test of machine code will be skipped\n' >&2
 fi
