@@ -166,6 +166,7 @@ def main():
     parser.add_argument("--link", default="boost_context,backtrace", help="libraries to link, comma-separated")
     parser.add_argument("--part", default="day/4")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--unproven", action="store_true", help="those that nobody has seen reported yet, too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -178,7 +179,7 @@ def main():
     unsound = [line for line in (sound(options, group) for group in GROUPS) if line]
     if unsound:
         sys.exit("\n".join(unsound))
-    mutants = chosen(options, mutants)
+    mutants = chosen(options, [mutant for mutant in mutants if options.unproven or not mutant.group.get("unproven")])
     with tempfile.TemporaryDirectory() as work:
         options.work = pathlib.Path(work)
         compile_others(options, [mutant.group for mutant in mutants])
