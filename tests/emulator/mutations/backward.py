@@ -52,7 +52,7 @@ UNPROVEN = [
     ("key_empty expects one arrival too few", {ARRIVALS, OVERWRITE}, [edit(KERNEL, "shared.key_empty, by_keys ? warps :", "shared.key_empty, by_keys ? warps - 1 :")]),
     ("value_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.value_empty, by_keys ? warps :", "shared.value_empty, by_keys ? warps + 1 :")]),
     ("producer waits for the wrong parity of query_empty", {DEADLOCK, OVERWRITE, ARRIVALS}, [edit(PRODUCER, "shared_.query_empty[s], query_.parity ^ 1", "shared_.query_empty[s], query_.parity")]),
-    ("producer doesn't wait for an empty dO stage", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);", "")]),
+    ("producer doesn't wait for an empty dO stage: Q of the same step, which goes first, waits for one released later", {EQUIVALENT, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);", "")]),
     ("LSE loaded in place of D", {NUMBERS}, [edit(PRODUCER, "shared_.delta[s], 1,", "shared_.delta[s], 0,")]),
     ("statistics of another block", {NUMBERS, OUTSIDE}, [edit(PRODUCER, "(2 * block + which)", "(block + which)")]),
     ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_->query_row + steps.block() * config.tile_query, steps.head()", "tile_->query_row + 1 + steps.block() * config.tile_query, steps.head()")]),

@@ -152,8 +152,8 @@ class Writer {
     ptx::bulk_reduce_add(params_.accumulator + (block * Config::consumers + part_) * config.part_floats(), source,
                          config.part_floats() * static_cast<int>(sizeof(float)));
     ptx::bulk_commit();
+    release_slot();  // first, so that the consumers don't wait for the additions
     if (params_.flags != nullptr) publish(block);
-    release_slot();
   }
   /// 64 rows of dK or dV; TMA clips them to the sequence.
   TANDEM_DEVICE void store_keys(const ptx::TensorMap& map) {
