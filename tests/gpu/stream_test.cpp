@@ -1,5 +1,8 @@
 // Streams, graphs and devices: everything that a run enqueues belongs to the caller's stream and to the tensors'
 // device. (Names: see values_test.cpp.)
+#include <stdexcept>
+#include <string_view>
+
 #include "gpu/driver.hpp"
 #include "gpu/support.hpp"
 
@@ -55,8 +58,8 @@ Job busy_job(uint64_t seed) {
 
 class GpuStream : public GpuOnly {
  protected:
-  Plan planned(const Job& job) const {
-    auto result = plan_of(job);
+  Plan planned(const Job& job, const Options& options = {}) const {
+    auto result = plan_of(job, options);
     if (!result.ok()) throw std::runtime_error(result.status().message);
     return *result;
   }
@@ -67,33 +70,75 @@ class GpuStream : public GpuOnly {
   }
 };
 
-TEST_F(GpuStream, N2_WaitsForWhatIsInFrontOnItsStream) {
-  Job job = busy_job(1);
-  Job expected = job;
-  run(expected);
-  expect_right(expected);
-  const Bytes right = tools::array_of(expected.out).bytes;
-  const Placed placed(job, planned(job), *memory_);
-  void* query = placed.arguments.query.data;
-  void* out = placed.arguments.out.data;
-  const size_t query_bytes = bytes_of(job.query), out_bytes = bytes_of(job.out);
-  const tools::Buffer kept(*memory_, query_bytes), result(*memory_, out_bytes), idle(*memory_, 256 << 20);
-  const Stream stream;
-  copy_async(kept.data(), query, query_bytes, stream.get());
-  for (int i = 0; i < 50; ++i) {
-    // The query becomes right only after a while, and wrong again once the result has been copied away.
-    fill_async(query, not_a_number, query_bytes, stream.get());
-    fill_async(out, not_a_number, out_bytes, stream.get());
-    for (int slow = 0; slow < 4; ++slow) fill_async(idle.data(), 0, idle.bytes(), stream.get());
-    copy_async(query, kept.data(), query_bytes, stream.get());
-    const Status status = placed.run(stream.get());
-    ASSERT_TRUE(status.ok()) << status.message;
-    copy_async(result.data(), out, out_bytes, stream.get());
-    fill_async(query, not_a_number, query_bytes, stream.get());
-    if (i % 10 != 9) continue;  // mostly without any wait in between
-    synchronize(stream.get());
-    ASSERT_EQ(download(result.data(), out_bytes), right) << "repeat " << i;
+/// The backward of a finished forward job of heads 16 and 4, head dim 64.
+Job backward_of(const Job& forward, uint64_t seed) {
+  Job job = forward;
+  job.pass = Pass::backward;
+  job.grad_out = tools::tensor_of(quick_array({2, 1000, 16, 64}, Dtype::bf16, seed));
+  job.grad_query = tools::poisoned(Dtype::bf16, {2, 1000, 16, 64});
+  job.grad_key = job.grad_value = tools::poisoned(Dtype::bf16, {2, 1000, 4, 64});
+  return job;
+}
+
+Options deterministic() {
+  Options options;
+  options.deterministic = true;
+  return options;
+}
+
+class GpuStreamOrder : public GpuStream {
+ protected:
+  /// 50 times: an input becomes right only after a while on the stream, and wrong again once the result has been copied
+  /// away, so that a launch on another stream, or one that doesn't wait, would show.
+  void expect_order(const Job& job, const Options& options, const tools::Role& input, const tools::Role& output) {
+    Job expected = job;
+    run(expected, options);
+    if (HasFatalFailure()) return;
+    const Bytes right = tools::array_of(expected.*output.tensor).bytes;
+    const Placed placed(job, planned(job, options), *memory_);
+    void* in = (placed.arguments.*input.view).data;
+    void* out = (placed.arguments.*output.view).data;
+    const size_t in_bytes = bytes_of(job.*input.tensor), out_bytes = right.size();
+    const tools::Buffer kept(*memory_, in_bytes), result(*memory_, out_bytes), idle(*memory_, 256 << 20);
+    const Stream stream;
+    copy_async(kept.data(), in, in_bytes, stream.get());
+    for (int i = 0; i < 50; ++i) {
+      fill_async(in, not_a_number, in_bytes, stream.get());
+      fill_async(out, not_a_number, out_bytes, stream.get());
+      for (int slow = 0; slow < 4; ++slow) fill_async(idle.data(), 0, idle.bytes(), stream.get());
+      copy_async(in, kept.data(), in_bytes, stream.get());
+      const Status status = placed.run(stream.get());
+      ASSERT_TRUE(status.ok()) << status.message;
+      copy_async(result.data(), out, out_bytes, stream.get());
+      fill_async(in, not_a_number, in_bytes, stream.get());
+      if (i % 10 != 9) continue;  // mostly without any wait in between
+      synchronize(stream.get());
+      ASSERT_EQ(download(result.data(), out_bytes), right) << "repeat " << i;
+    }
   }
+  static const tools::Role& role(const char* name) {
+    for (const tools::Role& role : tools::roles())
+      if (std::string_view(role.name) == name) return role;
+    throw std::runtime_error(name);
+  }
+};
+
+TEST_F(GpuStreamOrder, N2_Forward) { expect_order(busy_job(1), {}, role("query"), role("out")); }
+
+TEST_F(GpuStreamOrder, N2_ForwardWithTheCopiedTensorLate) {
+  Job job = busy_job(1);
+  job.query = view_of(quick_array({2 * 1000 * 16 * 64 + 8}, Dtype::bf16, 6), {2, 1000, 16, 64},
+                      {1000 * 1024, 1024, 64, 1}, 2);  // 4-byte aligned: copied, but filled by whole words
+  expect_order(job, {}, role("query"), role("out"));
+}
+
+TEST_F(GpuStreamOrder, N2_Backward) {
+  Job forward = busy_job(1);
+  run(forward);
+  const Job job = backward_of(forward, 4);
+  if (const auto plan = plan_of(job, deterministic()); !plan.ok()) GTEST_SKIP() << plan.status().message;
+  expect_order(job, deterministic(), role("grad_out"), role("grad_query"));
+  expect_order(job, deterministic(), role("query"), role("grad_key"));
 }
 
 TEST_F(GpuStream, N5_TwoStreamsWithAWorkspaceEach) {
@@ -152,8 +197,8 @@ TEST_F(GpuStream, N6_GraphReplayedWithOtherLengths) {
   }
 }
 
-TEST_F(GpuStream, N6_GraphOfCopiesCounterAndBackward) {
-  Job job = busy_job(3);
+TEST_F(GpuStream, N6_GraphOfCopiesAndACounter) {
+  const Job job = busy_job(3);
   Job eager = job;
   run(eager);
   const Placed placed(job, planned(job), *memory_);
@@ -165,22 +210,26 @@ TEST_F(GpuStream, N6_GraphOfCopiesCounterAndBackward) {
     synchronize(stream.get());
     EXPECT_EQ(download(placed.arguments.out.data, bytes_of(job.out)), tools::array_of(eager.out).bytes);
   }
-  Job backward = eager;
-  backward.pass = Pass::backward;
-  backward.grad_out = tools::tensor_of(quick_array({2, 1000, 16, 64}, Dtype::bf16, 4));
-  backward.grad_query = tools::poisoned(Dtype::bf16, {2, 1000, 16, 64});
-  backward.grad_key = backward.grad_value = tools::poisoned(Dtype::bf16, {2, 1000, 4, 64});
-  Options options;
-  options.deterministic = true;
-  const auto plan = plan_of(backward, options);
+}
+
+TEST_F(GpuStream, N6_GraphOfTheBackward) {
+  Job forward = busy_job(3);
+  run(forward);
+  const Job job = backward_of(forward, 4);
+  const auto plan = plan_of(job, deterministic());
   if (!plan.ok()) GTEST_SKIP() << plan.status().message;
-  const Placed gradients(backward, *plan, *memory_);
-  run(backward, options);
-  Graph backward_graph(stream.get(), [&] { EXPECT_TRUE(gradients.run(stream.get()).ok()); });
-  backward_graph.launch(stream.get());
-  synchronize(stream.get());
-  EXPECT_EQ(download(gradients.arguments.grad_query.data, bytes_of(backward.grad_query)),
-            tools::array_of(backward.grad_query).bytes);
+  const Placed placed(job, *plan, *memory_);
+  Job eager = job;
+  run(eager, deterministic());
+  const Stream stream;
+  Graph graph(stream.get(), [&] { EXPECT_TRUE(placed.run(stream.get()).ok()); });
+  for (int replay = 0; replay < 3; ++replay) {
+    fill_async(placed.arguments.grad_query.data, not_a_number, bytes_of(job.grad_query), stream.get());
+    graph.launch(stream.get());
+    synchronize(stream.get());
+    EXPECT_EQ(download(placed.arguments.grad_query.data, bytes_of(job.grad_query)),
+              tools::array_of(eager.grad_query).bytes);
+  }
 }
 
 TEST_F(GpuStream, N1_TensorsOnTheSecondGpuWhileTheFirstIsCurrent) {
