@@ -15,7 +15,7 @@ PARTS = [
     ("public", r"include/tandem/", ""),
     ("common", r"src/common/", "public"),
     ("contract", r"src/(plan/(attention|executable)|backends/backends)\.hpp", "public common"),
-    ("facts", HOPPER + r"((device|tensor_maps|variants)\.hpp|ptx/types\.hpp|\w+/(config|params)\.hpp)",
+    ("facts", HOPPER + r"((device|tensor_maps|variants)\.hpp|ptx/types\.hpp|\w+/(config|params|variants)\.hpp)",
      "public common contract"),
     ("plan", r"src/plan/", "public common contract facts"),
     ("api", r"src/api/", "public common contract plan"),
@@ -27,7 +27,7 @@ PARTS = [
     ("sm90", HOPPER, "public common contract facts plan"),
     ("emulator", r"src/backends/emulator/", "public common contract facts plan ptx tile math kernel sm90"),
     ("oracle", r"oracle/", ""),
-    ("tools", r"tools/", "public common oracle facts ptx tile math kernel sm90"),
+    ("tools", r"tools/", "public common contract plan oracle facts ptx tile math kernel sm90"),
 ]
 ALLOWED = {name: set(allowed.split()) | {name} for name, _, allowed in PARTS}
 CUDA_HEADER = re.compile(r"^(cuda(_\w+)?\.h|cuda/.*|cu(blas|dnn|tensor).*|nv\w*\.h|device_launch_parameters\.h)$")
