@@ -141,6 +141,47 @@ TEST_P(BackwardKernel, RepeatsBitForBitWhenDeterministic) {
   }
 }
 
+/// Cases that broke other libraries, by id.
+struct Case {
+  const char* id;
+  Dtype dtype;
+  int64_t head_dim, value_dim;
+  SweepCase shape;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> list = {
+      {"A8", Dtype::bf16, 128, 128, shape(1, 260, 130, 1, 1, masked(true))},
+      {"B8", Dtype::fp16, 16, 16, shape(1, 1, 1, 1, 1)},
+      {"D dims", Dtype::bf16, 40, 40, shape(1, 70, 90, 2, 1)},
+      {"K4 12/3", Dtype::bf16, 64, 64, shape(1, 80, 80, 12, 3)},
+      {"K4 6/6", Dtype::bf16, 64, 64, shape(1, 80, 80, 6, 6)},
+      {"K4 8/1", Dtype::bf16, 64, 64, shape(1, 80, 80, 8, 1)},
+      {"K5", Dtype::bf16, 256, 256, shape(1, 200, 200, 4, 1)},
+      {"K7 192/128", Dtype::bf16, 192, 128, shape(1, 100, 130, 2, 1, masked(true))},
+      {"K7 64/128", Dtype::bf16, 64, 128, shape(1, 100, 130, 2, 1)},
+  };
+  for (const int64_t length : {1, 63, 65, 113, 127, 129, 191, 193, 255, 257})
+    for (const int64_t dim : {64, 96, 128})
+      list.push_back({"K3", Dtype::bf16, dim, dim, shape(1, length, 320 - length, 1, 1, masked(dim == 96))});
+  return list;
+}
+
+TEST(BackwardCases, AreRight) {
+  const Status status = available(Backend::emulator);
+  ASSERT_TRUE(status.ok()) << status.message;
+  const auto memory = memory_for(Backend::emulator);
+  for (const Case& example : cases()) {
+    SweepCase c = example.shape;
+    c.dtype = example.dtype;
+    c.head_dim = example.head_dim;
+    c.value_dim = example.value_dim;
+    SCOPED_TRACE(std::string(example.id) + ": " + c.name());
+    const Outcome outcome = run_case(c, Backend::emulator, *memory);
+    EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << outcome.text;
+  }
+}
+
 std::string test_name(const testing::TestParamInfo<size_t>& info) { return kernels()[info.param].name; }
 
 INSTANTIATE_TEST_SUITE_P(Emulator, BackwardKernel, testing::Range(size_t{0}, kernels().size()), test_name);
