@@ -115,14 +115,14 @@ json results_json(const std::vector<BenchRow>& rows, const Memory& memory) {
 }
 
 void run_ablation(Benchmark& benchmark, const BenchCase& c) {
-  const auto variants = ablation_variants();
-  Progress progress(variants.size());
+  const auto kernels = ablation_kernels();
+  Progress progress(kernels.size());
   std::string table = fmt::format("{}, batch {}, heads {}\n", c.name(), c.batch, c.heads);
-  for (const AblationVariant& variant : variants) {
-    progress.step(variant.name);
-    const BenchRow row = benchmark.run(c, [&](Pass, const Problem& problem) { return variant.plan(problem); });
-    table += fmt::format("{:<28}{:>8} TFLOP/s  {}\n", variant.name, cell(row.tandem),
-                         row.note.empty() ? variant.changes : row.note);
+  for (const AblationKernel& kernel : kernels) {
+    progress.step(kernel.name);
+    const BenchRow row = benchmark.run(c, [&](Pass, const Problem& problem) { return ablation_plan(kernel, problem); });
+    table += fmt::format("{:<36}{:>8} TFLOP/s  {}\n", kernel.name, cell(row.tandem),
+                         row.note.empty() ? kernel.changes : row.note);
   }
   progress.clear();
   fmt::print("{}", table);
@@ -154,7 +154,10 @@ void bench(BenchOptions options) {
   if (!options.json_path.empty()) require_writable(options.json_path);
   const std::string note = choose_backend(options);
   const auto cases = cases_of(grid_of(options));
-  if (options.ablation && ablation_variants().empty()) {
+  if (options.ablation && options.backend != Backend::sm90) {
+    throw Failure("--ablation: its kernels are Hopper's; it needs the backend sm90");
+  }
+  if (options.ablation && !ablation_compiled()) {
     throw Failure("--ablation: this build has no ablation kernels (it was made without CUDA)");
   }
   auto memory = memory_for(options.backend);

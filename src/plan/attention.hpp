@@ -8,6 +8,10 @@
 
 namespace tandem::internal {
 
+namespace sm90::forward {
+struct Variant;
+}
+
 /// Element strides of a (batch, row, head, dim) tensor whose last stride is 1; batch is 0 for a packed one.
 struct Strides {
   int64_t batch, row, head;
@@ -30,6 +34,9 @@ struct Attention {
   TensorSpec query, key, value, out, lse;
   TensorSpec grad_out, grad_query, grad_key, grad_value;
   Options options;
+  /// Not of the problem: pins the Hopper forward to a kernel that may lie outside the library, for measurements. Null:
+  /// the library chooses.
+  const sm90::forward::Variant* variant = nullptr;
 
   int64_t group() const { return query_heads / key_heads; }
 };

@@ -29,14 +29,17 @@ Status check_supported(const Attention& a) {
   return {};
 }
 
-/// The variant with the smallest head dims that serve. Lengths and batch have no say in it, so that the result of a
-/// sequence is the same in any batch.
+/// The variant with the smallest head dims that serve, unless one is given. Lengths and batch have no say in it, so
+/// that the result of a sequence is the same in any batch.
 const Variant* choose_variant(const Attention& a) {
+  const auto serves = [&](const sm90::forward::Config& c) {
+    return c.dtype == a.dtype && c.head_dim >= a.head_dim && c.value_dim >= a.value_dim;
+  };
+  if (a.variant != nullptr) return serves(a.variant->config) ? a.variant : nullptr;
   const Variant* best = nullptr;
   const auto dims = [](const Variant& v) { return v.config.head_dim + v.config.value_dim; };
   for (const Variant& variant : sm90::forward_variants) {
-    const auto& c = variant.config;
-    if (c.dtype != a.dtype || c.head_dim < a.head_dim || c.value_dim < a.value_dim) continue;
+    if (!serves(variant.config)) continue;
     if (best == nullptr || dims(variant) < dims(*best)) best = &variant;
   }
   return best;

@@ -48,19 +48,22 @@ std::span<const KernelInfo> compiled_kernels() noexcept {
 #endif
 }
 
-}  // namespace internal
-
-Result<Plan> plan(Pass pass, const Problem& problem) noexcept {
-  using namespace internal;
+Result<Plan> plan(const Attention& attention) noexcept {
   return guarded([&]() -> Result<Plan> {
-    const Result<Attention> attention = resolve(pass, problem);
-    if (!attention) return attention.status();
-    const Entry chosen = entry(attention->backend);
-    if (chosen.prepare == nullptr) return missing(attention->backend);
-    ExecutableResult executable = chosen.prepare(*attention);
+    const Entry chosen = entry(attention.backend);
+    if (chosen.prepare == nullptr) return missing(attention.backend);
+    ExecutableResult executable = chosen.prepare(attention);
     if (!executable) return executable.status();
     return Plan(std::move(*executable));
   });
+}
+
+}  // namespace internal
+
+Result<Plan> plan(Pass pass, const Problem& problem) noexcept {
+  const Result<internal::Attention> attention = internal::resolve(pass, problem);
+  if (!attention) return attention.status();
+  return internal::plan(*attention);
 }
 
 Status available(Backend backend) noexcept {

@@ -198,6 +198,7 @@ TEST_F(Cli, OutputsThatCannotBeWrittenAreFoundBeforeTheWork) {
   std::filesystem::create_directory(folder_.file("d.npy"));
   expect_error("run --random 1,8,1,8 --output d.npy", 1, "directory");
   expect_error("bench --backend cpu --json no/such/b.json", 1, "can't write");
+  expect_error("bench --backend cpu --ablation", 1, "needs the backend sm90");
 }
 
 TEST_F(Cli, AFailedRunLeavesNoFile) {

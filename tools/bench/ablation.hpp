@@ -5,16 +5,17 @@
 #include <span>
 
 #include "tandem/tandem.hpp"
+#include "tools/bench/ablation_variants.hpp"
 
 namespace tandem::tools {
 
-struct AblationVariant {
-  const char* name;     // "no-ping-pong"
-  const char* changes;  // "consumers run without the ping-pong order"
-  Result<Plan> (*plan)(const Problem& problem);
-};
+std::span<const AblationKernel> ablation_kernels();
 
-/// Empty in a build without CUDA.
-std::span<const AblationVariant> ablation_variants();
+/// False in a build without CUDA: the kernels can be emulated only.
+bool ablation_compiled();
+
+/// The forward plan of a problem by a kernel of ablation_kernels(). Options::backend is sm90; or emulator, if
+/// TANDEM_EMULATOR_LIBRARY names a library that holds them.
+Result<Plan> ablation_plan(const AblationKernel& kernel, const Problem& problem);
 
 }  // namespace tandem::tools

@@ -31,7 +31,7 @@ class EmulatedDevice final : public sm90::Device {
 
   sm90::DeviceTraits traits() const noexcept override { return {.multiprocessors = settings_.sms}; }
 
-  Result<sm90::KernelHandle> load(const char* name, int shared_bytes) noexcept override {
+  Result<sm90::KernelHandle> load(const char* name, const void*, int shared_bytes) noexcept override {
     const Kernel* kernel = find_kernel(interface_, name);
     if (kernel == nullptr)
       return error(Code::unsupported, "options.backend", "the emulated library holds no kernel %s", name);

@@ -74,11 +74,12 @@ class CudaDevice final : public Device {
 
   DeviceTraits traits() const noexcept override { return {multiprocessors_}; }
 
-  Result<KernelHandle> load(const char* name, int shared_bytes) noexcept override {
+  Result<KernelHandle> load(const char* name, const void* cubin, int shared_bytes) noexcept override {
     try {
       const std::lock_guard lock(mutex_);
       if (const auto found = kernels_.find(name); found != kernels_.end()) return found->second;
-      const Result<KernelHandle> kernel = load_new(name, shared_bytes);
+      const KernelImage* own = cubin == nullptr ? find_kernel(name) : nullptr;
+      const Result<KernelHandle> kernel = load_new(name, own != nullptr ? own->cubin : cubin, shared_bytes);
       if (kernel) kernels_[name] = *kernel;
       return kernel;
     } catch (const std::bad_alloc&) {
@@ -128,9 +129,8 @@ class CudaDevice final : public Device {
   }
 
  private:
-  Result<KernelHandle> load_new(const char* name, int shared_bytes) {
-    const KernelImage* image = find_kernel(name);
-    if (image == nullptr || image->cubin == nullptr)
+  Result<KernelHandle> load_new(const char* name, const void* cubin, int shared_bytes) {
+    if (cubin == nullptr)
       return error(Code::unsupported, "options.backend", "the kernel %s is not in this build (TANDEM_CUDA was off)",
                    name);
     const CurrentDevice current(f_, device_, primary_);
@@ -138,8 +138,8 @@ class CudaDevice final : public Device {
     driver::Library library = nullptr;
     driver::Kernel kernel = nullptr;
     driver::Function function = nullptr;
-    Status status = check(f_, f_.cuLibraryLoadData(&library, image->cubin, nullptr, nullptr, 0, nullptr, nullptr, 0),
-                          "cuLibraryLoadData");
+    Status status =
+        check(f_, f_.cuLibraryLoadData(&library, cubin, nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
     if (status.ok()) status = check(f_, f_.cuLibraryGetKernel(&kernel, library, name), "cuLibraryGetKernel");
     if (status.ok() && shared_bytes > 0)
       status = check(

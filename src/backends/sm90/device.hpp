@@ -49,7 +49,9 @@ class Device {
 
   virtual DeviceTraits traits() const noexcept = 0;
   /// At plan time: makes a kernel ready to be launched, so that the first launch may happen inside a graph capture.
-  virtual Result<KernelHandle> load(const char* name, int shared_bytes) noexcept = 0;
+  /// `cubin`: of a kernel that isn't the library's, or null.
+  virtual Result<KernelHandle> load(const char* name, const void* cubin, int shared_bytes) noexcept = 0;
+  Result<KernelHandle> load(const char* name, int shared_bytes) noexcept { return load(name, nullptr, shared_bytes); }
   virtual Status encode(const TensorMapSpec& spec, ptx::TensorMap& map) const noexcept = 0;
   virtual Status clear(void* data, size_t bytes, void* stream) const noexcept = 0;
   virtual Status launch(const Launch& launch) const noexcept = 0;

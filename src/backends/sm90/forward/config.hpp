@@ -7,8 +7,9 @@
 namespace tandem::internal::sm90::forward {
 
 /// How GEMMs and softmax of one warpgroup overlap. none: FA-3 Algorithm 1. two_stage: Algorithm 2, the next block's QK
-/// runs with this block's PV and beside the softmax.
-enum class Overlap { none, two_stage };
+/// runs with this block's PV and beside the softmax. three_stage: Algorithm 4 (appendix B.3), the softmax of a block
+/// runs beside QK of the next and PV of the one before; a second S and P take registers, so that it needs fewer keys.
+enum class Overlap { none, two_stage, three_stage };
 
 /// When the row maximum is taken. every_block: Algorithm 1 line 18. first_block: later blocks keep the first one's
 /// reference, and a block whose row sum grows too large is redone with its true maximum (exact; see math/softmax.cuh).
@@ -22,12 +23,14 @@ struct Config {
   int tile_key = 128;
   int stages = 2;
   bool output_in_query = false;  // the output tile is staged in the query's shared memory, for want of room
+  // The ideas that the paper's ablation leaves out one by one (docs/forward.md): the library's kernels have them all.
+  bool warp_specialised = true;  // a producer warpgroup; else the first consumer loads between its own steps
   bool pingpong = true;
   Overlap overlap = Overlap::two_stage;
   RowMaximum row_maximum = RowMaximum::first_block;
 
   constexpr int tile_query() const { return 64 * consumers; }
-  constexpr int threads() const { return 128 * (consumers + 1); }
+  constexpr int threads() const { return 128 * (consumers + (warp_specialised ? 1 : 0)); }
   // Registers a thread: 65,536 an SM shared by the warpgroups, in steps of 8. What ptxas gives at launch is the equal
   // share; the producer hands most of its share over (setmaxnreg). 24 for the producer spills.
   constexpr int registers_at_launch() const { return consumers == 3 ? 128 : 168; }
@@ -47,6 +50,7 @@ struct Config {
 struct Variant {
   const char* name;
   Config config;
+  const void* cubin = nullptr;  // of a kernel that the library doesn't hold
 };
 
 }  // namespace tandem::internal::sm90::forward

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backends/sm90/forward/consumer.cuh"
+#include "backends/sm90/forward/consumer_three_stage.cuh"
 #include "backends/sm90/forward/producer.cuh"
 #include "backends/sm90/forward/shared.cuh"
 
@@ -38,7 +39,9 @@ TANDEM_DEVICE void run(const Params& params) {
   const int warpgroup = ptx::uniform(ptx::thread_index() >> 7);
   if (ptx::thread_index() == 0) init_barriers(shared);
   ptx::sync_block();
-  if (warpgroup == 0) {
+  if constexpr (!config.warp_specialised) {
+    Consumer<config>(shared, params, warpgroup).run();
+  } else if (warpgroup == 0) {
     ptx::registers_down<config.registers_producer()>();
     if (ptx::thread_index() < 32) Producer<config>(shared, params).run();
   } else {

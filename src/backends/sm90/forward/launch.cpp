@@ -155,7 +155,8 @@ class ForwardExecutable final : public Executable {
 ExecutableResult prepare(const Attention& attention, std::shared_ptr<Device> device) noexcept {
   const Result<ForwardPlan> plan = plan_forward_sm90(attention, device->traits());
   if (!plan) return plan.status();
-  const auto kernel = device->load(plan->variant->name, plan->variant->config.shared_bytes());
+  const forward::Variant& variant = *plan->variant;
+  const auto kernel = device->load(variant.name, variant.cubin, variant.config.shared_bytes());
   if (!kernel) return kernel.status();
   const auto copy = device->load(copy_kernel, 0);
   if (!copy) return copy.status();

@@ -16,11 +16,7 @@ class Producer {
 
   /// Runs in the first warp of the producer warpgroup, all lanes together; the first one issues everything.
   TANDEM_DEVICE void run() {
-    if (issuer_) {
-      ptx::prefetch(params_.query);
-      ptx::prefetch(params_.key);
-      ptx::prefetch(params_.value);
-    }
+    prefetch();
     TileScheduler<config.tile_query()> scheduler(params_);
     const Tile* tile = announce(scheduler.next());
     while (tile->row >= 0) tile = load(*tile, scheduler);
@@ -29,6 +25,31 @@ class Producer {
  private:
   using QueryLayout = ChunkLayout<config.head_dim>;  // of queries and keys
   using ValueLayout = ChunkLayout<config.value_dim>;
+
+  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its
+  /// first loads wait for nothing but room: instructions are dear beside a running wgmma.
+  TANDEM_DEVICE const Tile* load(const Tile& tile, TileScheduler<config.tile_query()>& scheduler) {
+    find_keys(tile);
+    // From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
+    const int first = tile.visit.end - 1, last = tile.visit.begin;
+    load_key(first);
+    load_query(tile);
+    const Tile* next = nullptr;
+    for (int block = first; block >= last; --block) {
+      if (next == nullptr && (block < first || block == last)) next = announce(scheduler.next());
+      if (block > last) load_key(block - 1);
+      load_value(block);
+    }
+    return next;
+  }
+
+ protected:
+  TANDEM_DEVICE void prefetch() const {
+    if (!issuer_) return;
+    ptx::prefetch(params_.query);
+    ptx::prefetch(params_.key);
+    ptx::prefetch(params_.value);
+  }
 
   TANDEM_DEVICE const Tile* announce(Position position) {
     Tile& tile = shared_.tile[slot_.stage];
@@ -42,9 +63,7 @@ class Producer {
     return &tile;
   }
 
-  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its
-  /// first loads wait for nothing but room: instructions are dear beside a running wgmma.
-  TANDEM_DEVICE const Tile* load(const Tile& tile, TileScheduler<config.tile_query()>& scheduler) {
+  TANDEM_DEVICE void find_keys(const Tile& tile) {
     const bool ragged = params_.key_rows.ragged;
     const int32_t offset =
         ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
@@ -52,17 +71,6 @@ class Producer {
     batch_ = ragged ? offset + tile.keys : tile.batch;
     wrap_ = ragged ? ragged_rows : 0;
     head_ = tile.head / params_.group;
-    // From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
-    const int first = tile.visit.end - 1, last = tile.visit.begin;
-    load_key(first);
-    load_query(tile);
-    const Tile* next = nullptr;
-    for (int block = first; block >= last; --block) {
-      if (next == nullptr && (block < first || block == last)) next = announce(scheduler.next());
-      if (block > last) load_key(block - 1);
-      load_value(block);
-    }
-    return next;
   }
 
   TANDEM_DEVICE void load_query(const Tile& tile) {

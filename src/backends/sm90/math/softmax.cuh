@@ -65,9 +65,17 @@ class Softmax {
 
   /// Any later block (RowMaximum::first_block). Needs output and weights out of flight.
   TANDEM_DEVICE void next(Scores& scores, Weights& weights, Output& output) {
-    const float before0 = sum_[0], before1 = sum_[1];
+    begin_next(scores, weights);
+    finish_next(scores, weights, output);
+  }
+  /// The same in two parts: the first may run beside a wgmma on output with other weights.
+  TANDEM_DEVICE void begin_next(const Scores& scores, Weights& weights) {
+    before_[0] = sum_[0];
+    before_[1] = sum_[1];
     exponentials(scores, weights);
-    if (ptx::any(grown(before0, before1))) rescue<false>(scores, weights, output, before0, before1);
+  }
+  TANDEM_DEVICE void finish_next(const Scores& scores, Weights& weights, Output& output) {
+    if (ptx::any(grown(before_[0], before_[1]))) rescue<false>(scores, weights, output, before_[0], before_[1]);
   }
 
   /// RowMaximum::every_block, in two parts: the first leaves P in the scores and may run beside a wgmma on output.
@@ -233,7 +241,7 @@ class Softmax {
 
   float scale_;
   float limit_ = 0;
-  float reference_[2], sum_[2], correction_[2];
+  float reference_[2], sum_[2], correction_[2], before_[2];
 };
 
 }  // namespace tandem::internal::sm90
