@@ -90,7 +90,7 @@ UNPROVEN = [
     ("dP not waited for", {TOUCHED}, [edit(CONSUMER, "ptx::wgmma_wait<0>(grad_scores_);", "")]),
     ("wait for dK leaves a group", {IN_FLIGHT, OVERWRITE}, [edit(CONSUMER, "ptx::wgmma_wait<0>(grad_key_, weights_, grad_weights_);", "ptx::wgmma_wait<1>(grad_key_, weights_, grad_weights_);")]),
     ("commit of a sum left out", {IN_FLIGHT, TOUCHED}, [edit(CONSUMER, "ptx::advance(b, k * 16 * Layout::row_bytes), true); ptx::wgmma_commit();", "ptx::advance(b, k * 16 * Layout::row_bytes), true);")]),
-    ("dO released before dV's wgmma is waited for", {OVERWRITE}, [edit(CONSUMER, "wait_all_but<1, last_dq>(grad_value_); release_grad_out();", "release_grad_out(); wait_all_but<1, last_dq>(grad_value_);")]),
+    ("dO released before dV's wgmma is waited for: the next dO in that place comes behind a Q that waits for dK", {EQUIVALENT, OVERWRITE}, [edit(CONSUMER, "wait_all_but<1, last_dq>(grad_value_); release_grad_out();", "release_grad_out(); wait_all_but<1, last_dq>(grad_value_);")]),
     ("sum's descriptor advances half", {NUMBERS}, [edit(CONSUMER, "ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 16 * Layout::row_bytes)", "ptx::wgmma<Element, ptx::Major::MN>(sum, a[k], ptx::advance(b, k * 8 * Layout::row_bytes)")]),
     ("proxy fence of the last dQ left out", {NO_PROXY_FENCE}, [edit(CONSUMER, "store_grad_query(slot); ptx::fence_proxy_async(); ptx::sync_warp(); release_slot(slot++);", "store_grad_query(slot); ptx::sync_warp(); release_slot(slot++);")]),
     ("dS never handed over", {DEADLOCK}, [edit(CONSUMER, "release(shared_.grad_scores_full[stage(step_)]);", "")]),
@@ -107,8 +107,8 @@ UNPROVEN = [
 
 OF_PREPARE = [
     ("dQ's accumulator not cleared", {NUMBERS}, [edit(PREPARE, "accumulator[i] = {0, 0, 0, 0};", "{}")]),
-    ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row < block.used) {", "{")]),
-    ("statistics of one row overwrite each other", {"race in global memory", NUMBERS}, [edit(PREPARE, "if (lane != 0) continue;", "")]),
+    ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row >= block.used) continue;", "")]),
+    ("statistics of one row overwrite each other", {"race in global memory", NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
 ]
 OF_FINISH = [
     ("tile read before it is whole", {RACE, UNINITIALISED}, [edit(FINISH, "  ptx::sync_block();\n", "")]),

@@ -29,23 +29,32 @@ TANDEM_DEVICE Place of_rows(int quad) {
 }
 
 template <class Element>
+TANDEM_DEVICE void place(const FinishParams& p, const Quad& q, int quad, uint16_t* tile, int pitch) {
+  const uint32_t first = ptx::pack<Element>(q.x * p.scale, q.y * p.scale);
+  const uint32_t second = ptx::pack<Element>(q.z * p.scale, q.w * p.scale);
+  const Place place = p.transposed ? of_transposed(p, quad) : of_rows(quad);
+  uint16_t* at = tile + place.row * pitch + place.column;
+  if (p.transposed) {
+    at[0] = static_cast<uint16_t>(first);
+    at[pitch] = static_cast<uint16_t>(first >> 16);
+    at[8] = static_cast<uint16_t>(second);
+    at[pitch + 8] = static_cast<uint16_t>(second >> 16);
+  } else {
+    *reinterpret_cast<uint32_t*>(at) = first;
+    *reinterpret_cast<uint32_t*>(at + 8 * pitch) = second;
+  }
+}
+
+template <class Element>
 TANDEM_DEVICE void collect(const FinishParams& p, const Quad* accumulator, uint16_t* tile, int pitch) {
+  constexpr int batch = 4;  // loads on their way at once; all query blocks are multiples of that many
   const int quads = p.blocks.tile * p.accumulator_dim / 4;
-  for (int i = ptx::thread_index(); i < quads; i += FinishParams::threads) {
-    const Quad q = accumulator[i];
-    const uint32_t first = ptx::pack<Element>(q.x * p.scale, q.y * p.scale);
-    const uint32_t second = ptx::pack<Element>(q.z * p.scale, q.w * p.scale);
-    const Place place = p.transposed ? of_transposed(p, i) : of_rows(i);
-    uint16_t* at = tile + place.row * pitch + place.column;
-    if (p.transposed) {
-      at[0] = static_cast<uint16_t>(first);
-      at[pitch] = static_cast<uint16_t>(first >> 16);
-      at[8] = static_cast<uint16_t>(second);
-      at[pitch + 8] = static_cast<uint16_t>(second >> 16);
-    } else {
-      *reinterpret_cast<uint32_t*>(at) = first;
-      *reinterpret_cast<uint32_t*>(at + 8 * pitch) = second;
-    }
+  for (int first = ptx::thread_index(); first < quads; first += batch * FinishParams::threads) {
+    Quad q[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) q[u] = accumulator[first + u * FinishParams::threads];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) place<Element>(p, q[u], first + u * FinishParams::threads, tile, pitch);
   }
 }
 

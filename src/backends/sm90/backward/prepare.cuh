@@ -16,30 +16,43 @@ TANDEM_DEVICE float piece_dot(const Piece& a, const Piece& b) {
   return sum;
 }
 
+/// `lanes` threads share a row; each has several rows on their way at once, to keep enough loads in flight.
 template <class Element>
 TANDEM_DEVICE void row_statistics(const PrepareParams& p, const BlockRows& block, int32_t head, float* statistics) {
   constexpr float log2_e = 1.4426950408889634f, infinity = __builtin_huge_valf();
+  constexpr int batch = 4;
   const int pieces = p.value_dim / 8;
-  const int lanes = pieces > 16 ? 32 : pieces > 8 ? 16 : 8;  // of a row
-  const int lane = ptx::thread_index() % lanes;
+  const int lanes = pieces > 16 ? 32 : pieces > 8 ? 16 : 8;
+  const int lane = ptx::thread_index() % lanes, step = PrepareParams::threads / lanes;
   const auto at = [&](const void* data, const Layout& layout, int row) {
     return reinterpret_cast<const Piece*>(static_cast<const uint16_t*>(data) + block.batch * layout.batch +
                                           (block.offset + block.first + row) * layout.row + head * layout.head) +
            lane;
   };
-  for (int row = ptx::thread_index() / lanes; row < p.blocks.tile; row += PrepareParams::threads / lanes) {
-    float delta = 0, lse = infinity;
-    if (row < block.used) {
-      if (lane < pieces)
-        delta = piece_dot<Element>(*at(p.out, p.out_layout, row), *at(p.grad_out, p.grad_out_layout, row));
+  for (int first = ptx::thread_index() / lanes; first < p.blocks.tile; first += batch * step) {
+    Piece out[batch]{}, grad_out[batch]{};
+    float lse[batch];
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      const int row = first + u * step;
+      lse[u] = infinity;
+      if (row >= block.used) continue;
+      if (lane < pieces) {
+        out[u] = *at(p.out, p.out_layout, row);
+        grad_out[u] = *at(p.grad_out, p.grad_out_layout, row);
+      }
       const Layout& l = p.lse_layout;
-      lse = p.lse[block.batch * l.batch + (block.offset + block.first + row) * l.row + head * l.head] * log2_e;
-      if (lse == -infinity) lse = infinity;  // sees no key
+      lse[u] = p.lse[block.batch * l.batch + (block.offset + block.first + row) * l.row + head * l.head];
     }
-    for (int distance = lanes / 2; distance > 0; distance /= 2) delta += ptx::shuffle_xor(delta, distance);
-    if (lane != 0) continue;
-    statistics[row] = lse;
-    statistics[p.blocks.tile + row] = delta;
+#pragma unroll
+    for (int u = 0; u < batch; ++u) {
+      const int row = first + u * step;
+      float delta = piece_dot<Element>(out[u], grad_out[u]);
+      for (int distance = lanes / 2; distance > 0; distance /= 2) delta += ptx::shuffle_xor(delta, distance);
+      if (lane != 0 || row >= p.blocks.tile) continue;
+      statistics[row] = lse[u] == -infinity ? infinity : lse[u] * log2_e;  // -inf: sees no key
+      statistics[p.blocks.tile + row] = delta;
+    }
   }
 }
 
