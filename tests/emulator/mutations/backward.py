@@ -61,10 +61,6 @@ MUTATIONS = [
     ("proxy fence of dK and dV left out", {NO_PROXY_FENCE}, [edit(STAGING, "ptx::fence_proxy_async();", "")]),
     ("warp's barrier before dK and dV are handed over left out", {RACE, NO_PROXY_FENCE, UNINITIALISED}, [edit(CONSUMER, "scale, rows, warp_, lane_); ptx::sync_warp();", "scale, rows, warp_, lane_);")]),
     ("dK without its scale", {NUMBERS}, [edit(CONSUMER, "stage_keys(grad_key_, params_.scale, slot)", "stage_keys(grad_key_, 1, slot)")]),
-]
-
-# Written, but not yet seen to be reported: run by --unproven.
-UNPROVEN = [
     ("producer doesn't wait for an empty dO stage: Q of the same step, which goes first, waits for one released later", {EQUIVALENT, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);", "")]),
     ("statistics of another block", {NUMBERS, OUTSIDE}, [edit(PRODUCER, "(2 * block + which)", "(block + which)")]),
     ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_->query_row + steps.block() * config.tile_query, steps.head()", "tile_->query_row + 1 + steps.block() * config.tile_query, steps.head()")]),
@@ -123,7 +119,6 @@ HELPERS = ["backward_prepare", "backward_finish"]
 
 GROUPS = [
     {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
-    {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": UNPROVEN, "unproven": True},
     {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
     {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},
 ]
