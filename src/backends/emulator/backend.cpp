@@ -1,7 +1,7 @@
 // The emulator as a backend: the Hopper backend's plans and launch code on a Device that runs the kernels' own source
 // on the CPU. A finding of its checks makes run() fail with the first report.
-#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "backends/backends.hpp"
@@ -105,10 +105,8 @@ class EmulatedDevice final : public sm90::Device {
 
   void append_reports(const std::vector<std::string>& reports) const {
     if (settings_.report_file.empty()) return;
-    std::FILE* file = std::fopen(settings_.report_file.c_str(), "a");
-    if (file == nullptr) return;
-    for (const std::string& report : reports) std::fprintf(file, "%s\n", report.c_str());
-    std::fclose(file);
+    std::ofstream file(settings_.report_file, std::ios::app);
+    for (const std::string& report : reports) file << report << '\n';
   }
 
   const Interface& interface_;
