@@ -68,6 +68,14 @@ void plan_copies(ForwardPlan& plan, const Attention& a) {
   plan.copy_key = sm90::unfit_for_tma(a.key, plan.key_side);
   plan.copy_value = sm90::unfit_for_tma(a.value, plan.key_side);
   plan.copy_out = sm90::unfit_for_tma(a.out, plan.query_side);
+  // With used lengths one number of rows leads from a sequence to the next, in keys and values alike.
+  const auto pitch = [&](const TensorSpec& spec, const char* copied) {
+    const Strides s = strides(spec);
+    return copied != nullptr || s.row == 0 ? plan.key_side.rows : s.batch / s.row;
+  };
+  if (plan.key_side.ragged && plan.key_side.batch > 1 && pitch(a.key, plan.copy_key) != pitch(a.value, plan.copy_value))
+    plan.copy_key = plan.copy_value =
+        "keys and values of a sequence lie at different rows, which used lengths don't allow";
   const auto bytes = [](const TensorSpec& spec) { return static_cast<size_t>(elements(spec)) * 2; };
   if (plan.copy_query) plan.query_at = reserve(plan, bytes(a.query));
   if (plan.copy_key) plan.key_at = reserve(plan, bytes(a.key));

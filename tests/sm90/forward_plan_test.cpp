@@ -153,6 +153,19 @@ TEST(ForwardCopies, UsedLengthsNeedBatchesWholeRowsApart) {
   EXPECT_EQ(planned(problem)->copy_key, nullptr) << "without used lengths it is taken as it lies";
 }
 
+TEST(ForwardCopies, UsedLengthsNeedOnePitchOfKeysAndValues) {
+  Problem problem = dense(2, 300, 4, 128);
+  problem.lengths.used_key = true;
+  EXPECT_EQ(planned(problem)->copy_value, nullptr);
+  problem.value.stride[0] *= 2;  // sequences twice as far apart as the keys'
+  EXPECT_TRUE(contains(planned(problem)->copy_key, "different rows"));
+  EXPECT_TRUE(contains(planned(problem)->copy_value, "different rows"));
+  problem.key.stride[0] *= 2;
+  EXPECT_EQ(planned(problem)->copy_key, nullptr) << "equally far apart is fine";
+  problem.key.alignment = 2;  // its copy is row-major, the value's sequences are not
+  EXPECT_NE(planned(problem)->copy_value, nullptr);
+}
+
 // ------------------------------------------------------------------------------------------------ workspace
 
 TEST(ForwardWorkspace, HoldsEachCopyAndTheCounterApart) {
