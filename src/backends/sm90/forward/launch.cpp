@@ -1,19 +1,19 @@
 // Runs a forward plan on a device.
 #include "backends/sm90/forward/launch.hpp"
 
-#include <cmath>
+#include <algorithm>
+#include <limits>
 #include <new>
 
-#include "backends/sm90/copy/params.hpp"
+#include "backends/sm90/copy/launch.hpp"
 #include "backends/sm90/forward/params.hpp"
 #include "common/status.hpp"
 #include "plan/forward_sm90.hpp"
-#include "plan/spec.hpp"
 
 namespace tandem::internal::sm90::forward {
 namespace {
 
-constexpr const char* copy_kernel = "copy_16bit";
+using copy::Placed;
 
 class ForwardExecutable final : public Executable {
  public:
@@ -38,14 +38,14 @@ class ForwardExecutable final : public Executable {
     const auto bring = [&](const char* reason, Placed& tensor, size_t at, const Side& side) {
       if (reason == nullptr || !status.ok()) return;
       const Placed original = tensor;
-      tensor = {in_workspace(original.spec), base + at};
-      status = copy(original, tensor, side, stream);
+      tensor = copy::in_workspace(original.spec, base + at);
+      status = copy::launch(*device_, copy_, original, tensor, side, stream);
     };
     bring(plan_.copy_query, query, plan_.query_at, plan_.query_side);
     bring(plan_.copy_key, key, plan_.key_at, plan_.key_side);
     bring(plan_.copy_value, value, plan_.value_at, plan_.key_side);
     const Placed original_out = out;
-    if (plan_.copy_out != nullptr) out = {in_workspace(a.out), base + plan_.out_at};
+    if (plan_.copy_out != nullptr) out = copy::in_workspace(a.out, base + plan_.out_at);
     if (!status.ok()) return status;
 
     Params params{};
@@ -58,22 +58,19 @@ class ForwardExecutable final : public Executable {
       if (!status.ok()) return status;
     }
     const Config& config = plan_.variant->config;
-    status = device_->launch(
-        {kernel_, plan_.grid, config.threads(), config.shared_bytes(), &params, sizeof params, stream, false});
-    if (status.ok() && plan_.copy_out != nullptr) status = copy(out, original_out, plan_.query_side, stream);
+    status = device_->launch({.kernel = kernel_,
+                              .grid = plan_.grid,
+                              .threads = config.threads(),
+                              .shared_bytes = config.shared_bytes(),
+                              .parameters = &params,
+                              .parameter_bytes = sizeof params,
+                              .stream = stream});
+    if (status.ok() && plan_.copy_out != nullptr)
+      status = copy::launch(*device_, copy_, out, original_out, plan_.query_side, stream);
     return status;
   }
 
  private:
-  struct Placed {
-    TensorSpec spec;
-    void* data;
-  };
-
-  static TensorSpec in_workspace(const TensorSpec& spec) {
-    return row_major(spec.dtype, spec.device, spec.size.data(), spec.rank);
-  }
-
   Status encode(Params& params, const Placed& query, const Placed& key, const Placed& value,
                 const Placed& out) const noexcept {
     const Config& c = plan_.variant->config;
@@ -124,25 +121,8 @@ class ForwardExecutable final : public Executable {
     params.order = plan_.order;
     params.tiles = plan_.tiles;
     // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
-    constexpr float log2_e = 1.4426950408889634F;
-    params.scale_log2 = a.scale == 0 ? 0x1p-126F : a.scale * log2_e;
-  }
-
-  Status copy(const Placed& from, const Placed& to, const Side& side, void* stream) const noexcept {
-    const Strides f = strides(from.spec), t = strides(to.spec);
-    copy::Params params{static_cast<const uint16_t*>(from.data),
-                        static_cast<uint16_t*>(to.data),
-                        elements(from.spec),
-                        side.rows,
-                        side.heads,
-                        from.spec.size[from.spec.rank - 1],
-                        {f.batch, f.row, f.head},
-                        {t.batch, t.row, t.head}};
-    if (params.elements == 0) return {};
-    const int64_t blocks = (params.elements + copy::threads - 1) / copy::threads;
-    const int most = 16 * device_->traits().multiprocessors;
-    const int grid = blocks < most ? static_cast<int>(blocks) : most;
-    return device_->launch({copy_, grid, copy::threads, 0, &params, sizeof params, stream, false});
+    constexpr float log2_e = 1.4426950408889634F, most = std::numeric_limits<float>::max();
+    params.scale_log2 = a.scale == 0 ? 0x1p-126F : std::clamp(a.scale * log2_e, -most, most);
   }
 
   const ForwardPlan plan_;
@@ -158,7 +138,7 @@ ExecutableResult prepare(const Attention& attention, std::shared_ptr<Device> dev
   const forward::Variant& variant = *plan->variant;
   const auto kernel = device->load(variant.name, variant.cubin, variant.config.shared_bytes());
   if (!kernel) return kernel.status();
-  const auto copy = device->load(copy_kernel, 0);
+  const auto copy = device->load(copy::kernel_name, 0);
   if (!copy) return copy.status();
   try {
     return std::shared_ptr<const Executable>(
