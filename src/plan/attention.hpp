@@ -38,7 +38,8 @@ struct Attention {
   /// the library chooses.
   const sm90::forward::Variant* variant = nullptr;
 
-  int64_t group() const { return query_heads / key_heads; }
+  /// Query heads of one key head; resolve() has seen to it that they divide.
+  int64_t group() const { return key_heads > 0 ? query_heads / key_heads : 1; }
 };
 
 Strides strides(const TensorSpec& spec);      // rank 4 dense or rank 3 packed
