@@ -1,5 +1,6 @@
 // The one list of the kernels that are compiled into the library. The build reads the names from here (a line that
-// starts with a quoted name is a kernel); each says what it buys, in TFLOP/s on one H200 (docs/performance-log.md).
+// starts with a quoted name is a kernel); each says what it buys, in TFLOP/s on one H200
+// (bench/results/forward-tuning.json; two figures compared are of one run).
 #pragma once
 
 #include <array>
@@ -11,22 +12,22 @@ namespace tandem::internal::sm90 {
 
 // clang-format off
 inline constexpr forward::Variant forward_variants[] = {
-    // a third consumer: 632 at full 8k where two reach 509, 597 against 554 at causal 8k; 64 keys reach 552 there.
+    // a third consumer: 554 against 490 with two at full 8k; causal 8k 597 against 554, and 552 with 64 keys.
     {"forward_bf16_d64", {.dtype = Dtype::bf16, .head_dim = 64, .value_dim = 64, .consumers = 3, .tile_key = 128}},
     {"forward_fp16_d64", {.dtype = Dtype::fp16, .head_dim = 64, .value_dim = 64, .consumers = 3, .tile_key = 128}},
-    // three consumers with 96 keys are 5% faster at full 8k, but 10% slower at causal 8k and 13% at 512.
+    // three consumers with 96 keys reach 668 against 608 at full 8k, but 574 against 614 causal and 378 against 448 at 512.
     {"forward_bf16_d96", {.dtype = Dtype::bf16, .head_dim = 96, .value_dim = 96, .consumers = 2, .tile_key = 128}},
     {"forward_fp16_d96", {.dtype = Dtype::fp16, .head_dim = 96, .value_dim = 96, .consumers = 2, .tile_key = 128}},
-    // of 96 to 176 keys the fastest at every length; 112, 144 and 160 lose 5% and more.
+    // 112, 144 and 160 keys lose 6% and more at full 8k, 9% and more at 512.
     {"forward_bf16_d128", {.dtype = Dtype::bf16, .head_dim = 128, .value_dim = 128, .consumers = 2, .tile_key = 128}},
     {"forward_fp16_d128", {.dtype = Dtype::fp16, .head_dim = 128, .value_dim = 128, .consumers = 2, .tile_key = 128}},
-    // 574 at 512 against 550 with 112 keys and an output tile of its own.
+    // 574 at full 512 against 550 with 112 keys and an output tile of its own.
     {"forward_bf16_d192_v128", {.dtype = Dtype::bf16, .head_dim = 192, .value_dim = 128, .consumers = 2, .tile_key = 128, .output_in_query = true}},
     {"forward_fp16_d192_v128", {.dtype = Dtype::fp16, .head_dim = 192, .value_dim = 128, .consumers = 2, .tile_key = 128, .output_in_query = true}},
-    // with an output tile of its own 579 at 512, against 518 with 96 keys and none.
+    // with an output tile of its own 579 at full 512, against 518 with 96 keys and none; but 707 against 752 at causal 8k.
     {"forward_bf16_d192", {.dtype = Dtype::bf16, .head_dim = 192, .value_dim = 192, .consumers = 2, .tile_key = 80}},
     {"forward_fp16_d192", {.dtype = Dtype::fp16, .head_dim = 192, .value_dim = 192, .consumers = 2, .tile_key = 80}},
-    // divides more lengths than the 80 keys that would fit: 577 against 547 at 512, equal at 8k.
+    // divides more lengths than the 80 keys that would fit: 581 against 549 at full 512, 822 against 817 at 8k.
     {"forward_bf16_d256", {.dtype = Dtype::bf16, .head_dim = 256, .value_dim = 256, .consumers = 2, .tile_key = 64, .output_in_query = true}},
     {"forward_fp16_d256", {.dtype = Dtype::fp16, .head_dim = 256, .value_dim = 256, .consumers = 2, .tile_key = 64, .output_in_query = true}},
 };
