@@ -36,6 +36,25 @@ Status check_sizes(const char* name, const TensorSpec& spec) {
 
 }  // namespace
 
+int element_bytes(Dtype dtype) noexcept {
+  switch (dtype) {
+    case Dtype::fp32:
+    case Dtype::int32:
+      return 4;
+    case Dtype::fp16:
+    case Dtype::bf16:
+      return 2;
+    case Dtype::e4m3:
+    case Dtype::int8:
+      return 1;
+    case Dtype::int64:
+      return 8;
+    case Dtype::none:
+      break;
+  }
+  return 0;
+}
+
 int64_t elements(const TensorSpec& spec) noexcept {
   int64_t count = 1;
   for (int i = 0; i < spec.rank; ++i) {

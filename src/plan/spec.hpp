@@ -2,13 +2,15 @@
 // messages.
 #pragma once
 
-#include "common/element_bytes.hpp"
 #include "tandem/tandem.hpp"
 
 namespace tandem::internal {
 
 /// Rows of a tensor and of a sequence stay below this, so that row numbers and mask sums fit 32 bits.
 constexpr int64_t row_limit = int64_t{1} << 30;
+
+/// 0 for Dtype::none and for values outside the enumeration.
+int element_bytes(Dtype dtype) noexcept;
 
 /// The number of elements of a spec that check_spec accepts.
 int64_t elements(const TensorSpec& spec) noexcept;

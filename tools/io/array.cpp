@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "common/dtypes.hpp"
-#include "common/element_bytes.hpp"
 #include "tools/failure.hpp"
 
 namespace tandem::tools {
@@ -40,7 +39,24 @@ Bytes rounded(const std::vector<float>& values) {
 
 }  // namespace
 
-size_t size_of(Dtype dtype) { return static_cast<size_t>(element_bytes(dtype)); }
+size_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp32:
+    case Dtype::int32:
+      return 4;
+    case Dtype::fp16:
+    case Dtype::bf16:
+      return 2;
+    case Dtype::e4m3:
+    case Dtype::int8:
+      return 1;
+    case Dtype::int64:
+      return 8;
+    case Dtype::none:
+      break;
+  }
+  return 0;
+}
 
 std::string to_string(const std::vector<int64_t>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 

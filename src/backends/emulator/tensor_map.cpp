@@ -4,11 +4,28 @@
 
 #include "backends/emulator/copies.hpp"
 #include "backends/emulator/report.hpp"
-#include "common/element_bytes.hpp"
 
 namespace tandem::emulator {
 
 namespace {
+
+int element_bytes(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp32:
+    case Dtype::int32:
+      return 4;
+    case Dtype::fp16:
+    case Dtype::bf16:
+      return 2;
+    case Dtype::e4m3:
+    case Dtype::int8:
+      return 1;
+    case Dtype::int64:
+      return 8;
+    default:
+      return 0;
+  }
+}
 
 /// The first rule that a request breaks; empty if none.
 std::string broken_rule(const TensorMapRequest& request) {
