@@ -151,6 +151,46 @@ struct Options {
   uint64_t emulator_seed = 1;                // emulator only: the seed of its schedule and delays
 };
 
+/// How many elements share a scale, by which a stored e4m3 or int8 element is multiplied to give its value. Scales are
+/// positive float32 of any strides. tensor: (1). head: (batch, heads). block: rows r to r + rows - 1 of a head and
+/// sequence, (batch, heads, ceil(seqlen / rows)); of packed rows (heads, total / rows + batch), where sequence b, which
+/// begins at row `start` of the tensor, has its first block at start / rows + b.
+enum class Granularity : int { tensor = 0, head = 1, block = 2 };
+
+/// Where an e4m3 value lies. rows: as 16-bit values do. packed: as the tensor cores read it, transposed in groups of 16
+/// keys: (batch, key_heads, ceil(seqlen_key / 16), value_dim, 16), packed sequences (key_heads, total_key / 16 + batch,
+/// value_dim, 16) with the first group of sequence b at start / 16 + b; the last two dimensions contiguous. Within a
+/// group, place 4t + i holds key 2t + (i & 1) + 8 (i >> 1). Keys beyond a sequence's end are stored as 0.
+enum class ValueLayout : int { rows = 0, packed = 1 };
+
+/// 8-bit attention (FA-3 section 3.3): how the tensors are or shall be quantised.
+struct Quantization {
+  Granularity query = Granularity::block, key = Granularity::block, value = Granularity::block;
+  /// Rows of a block; 0: the forward plan chooses, and Plan::quantization() tells. A tile of the kernel must see one
+  /// scale, so not every number can be served.
+  int query_rows = 0, key_rows = 0, value_rows = 0;
+  ValueLayout value_layout = ValueLayout::packed;
+  /// Quantising: the mean of each head and channel of value is taken out and written to value_mean; forward: it is
+  /// added to out. Exact, since each row of the softmax sums to 1; it keeps sums small (see `promote`).
+  bool value_mean = false;
+  /// Forward: partial sums of the tensor cores, which truncate, are promoted to float32 sums. Off is faster and wrong
+  /// by percents for long sequences whose values have a mean.
+  bool promote = true;
+  // Quantising alone:
+  bool hadamard = false;   // query and key times random signs and a Hadamard matrix (section 3.3, "incoherent")
+  uint64_t sign_seed = 1;  // of the signs, the same for query and key
+  bool amax = false;       // tensor and head scales: Arguments::query_amax ... are given, not searched for
+};
+
+/// Rotary embedding of the first `dims` dimensions of query and key while they are quantised; 0: none. Row r of a
+/// sequence has position r, plus Arguments::position of its sequence if `positions`. Halves: dimension i turns with i +
+/// dims / 2; interleaved: 2i with 2i + 1.
+struct Rope {
+  int dims = 0;
+  bool interleaved = false;
+  bool positions = false;  // Arguments::position (batch), int32
+};
+
 /// What a plan depends on. Layouts: query (batch, seqlen_query, query_heads, head_dim), key (batch, seqlen_key,
 /// key_heads, head_dim), value (batch, seqlen_key, key_heads, value_dim), out (batch, seqlen_query, query_heads,
 /// value_dim); packed ones without batch (see Lengths). Any strides whose last one is 1. query_heads must be a multiple
@@ -166,6 +206,14 @@ struct Problem {
   bool sinks = false;  // Arguments::sinks (query_heads), float32: a logit per head that joins the softmax's denominator
   // The backward pass: gradient of out, and those to be computed. Shapes as their tensors.
   TensorSpec grad_out, grad_query, grad_key, grad_value;
+  // 8-bit attention. Forward: query and key e4m3 or int8, value e4m3, out bf16 (absent), fp16, or e4m3 times out_scale.
+  // Quantising: query, key and value (each optional) fp16 or bf16, and the same in 8 bits. Absent scales and means are
+  // contiguous, of the shapes that Granularity states; value_mean is float32 (batch, key_heads, value_dim).
+  Quantization quantization;
+  Rope rope;
+  TensorSpec quantized_query, quantized_key, quantized_value;
+  TensorSpec query_scale, key_scale, value_scale, value_mean;
+  TensorSpec rope_cos, rope_sin;  // float32 (positions, rope.dims / 2)
   Options options;
 };
 
@@ -176,6 +224,11 @@ struct Arguments {
   TensorView cu_query, cu_key, used_query, used_key;
   TensorView sinks;
   TensorView grad_out, grad_query, grad_key, grad_value;
+  TensorView quantized_query, quantized_key, quantized_value;
+  TensorView query_scale, key_scale, value_scale, value_mean;
+  TensorView query_amax, key_amax, value_amax;  // float32, shaped as the scales; for Quantization::amax
+  TensorView out_scale;                         // float32 (1), for an e4m3 out: out = round(exact / out_scale)
+  TensorView rope_cos, rope_sin, position;
 };
 
 // ---------------------------------------------------------------------------------------------- plan and run
@@ -193,6 +246,8 @@ class TANDEM_EXPORT Plan {
   size_t workspace_bytes() const noexcept;
   /// The backend that serves the plan; never automatic.
   Backend backend() const noexcept;
+  /// How 8-bit tensors must be quantised for this plan: the problem's, with the rows of blocks filled in.
+  Quantization quantization() const noexcept;
   /// Several lines of text for people: backend, variant, tile, schedule, grid, workspace, copies.
   std::string describe() const;
   /// Runs on `stream` (a cudaStream_t or CUstream; ignored on the CPU). Allocates nothing on the device and doesn't

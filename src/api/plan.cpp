@@ -11,6 +11,8 @@ size_t Plan::workspace_bytes() const noexcept { return executable_ ? executable_
 
 Backend Plan::backend() const noexcept { return executable_ ? executable_->attention().backend : Backend::automatic; }
 
+Quantization Plan::quantization() const noexcept { return executable_ ? executable_->quantization() : Quantization{}; }
+
 std::string Plan::describe() const {
   std::string text;
   const Status status = internal::guarded([&]() -> Status {

@@ -33,6 +33,12 @@ struct Attention {
   bool sinks = false;
   TensorSpec query, key, value, out, lse;
   TensorSpec grad_out, grad_query, grad_key, grad_value;
+  // 8-bit attention; `dtype` is that of query. Rows of blocks are 0 until the backend has chosen them.
+  Quantization quantization;
+  Rope rope;
+  TensorSpec quantized_query, quantized_key, quantized_value;
+  TensorSpec query_scale, key_scale, value_scale, value_mean;
+  TensorSpec rope_cos, rope_sin;
   Options options;
   /// Not of the problem: pins the Hopper forward to a kernel that may lie outside the library, for measurements. Null:
   /// the library chooses.

@@ -19,6 +19,8 @@ class Executable {
   const Attention& attention() const { return attention_; }
   virtual size_t workspace_bytes() const noexcept = 0;
   virtual std::string describe() const = 0;
+  /// The problem's, with the rows of blocks that this backend chose.
+  virtual Quantization quantization() const noexcept { return attention_.quantization; }
   /// Arguments and workspace have been checked against the plan by api/ already.
   virtual Status run(const Arguments& arguments, void* workspace, void* stream) const noexcept = 0;
   /// For Options::check_lengths: waits for the stream, then copies from the tensors' device.

@@ -20,7 +20,7 @@ struct ElementOf<Kind::fp16> {
 };
 template <>
 struct ElementOf<Kind::e4m3> {
-  using type = ptx::e4m3;
+  using type = tandem::e4m3;
   using accumulator = float;
 };
 template <>

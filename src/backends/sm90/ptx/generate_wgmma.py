@@ -9,7 +9,7 @@ import sys
 ELEMENTS = {
     "tandem::bf16": ("f32.bf16.bf16", 16, "float", "f"),
     "tandem::fp16": ("f32.f16.f16", 16, "float", "f"),
-    "tandem::ptx::e4m3": ("f32.e4m3.e4m3", 32, "float", "f"),
+    "tandem::e4m3": ("f32.e4m3.e4m3", 32, "float", "f"),
     "int8_t": ("s32.s8.s8", 32, "int", "r"),
 }
 WIDTHS = range(16, 257, 16)

@@ -28,11 +28,6 @@ enum class Major { K, MN };
 /// Bytes of a shared-memory row that the swizzle permutes in 16-byte pieces; the same for TMA and wgmma.
 enum class Swizzle : int { bytes32 = 32, bytes64 = 64, bytes128 = 128 };
 
-/// 8-bit floating point in memory; arithmetic on it happens in the tensor cores only.
-struct e4m3 {
-  uint8_t bits;
-};
-
 /// An array of a shared-memory struct: what the emulator's reports and printed plans call it.
 struct Part {
   const char* name;
