@@ -154,7 +154,7 @@ TANDEM_DEVICE void bulk_wait() {
 
 template <Swizzle swizzle>
 TANDEM_DEVICE Descriptor matrix(const void* data, uint32_t leading, uint32_t stride) {
-  constexpr uint32_t mode = swizzle == Swizzle::bytes128 ? 1 : swizzle == Swizzle::bytes64 ? 2 : 3;
+  constexpr uint32_t mode = descriptor_mode(swizzle);
   return {((shared_address(data) & 0x3ffffu) >> 4) | (leading >> 4) << 16, (stride >> 4) | mode << 30};
 }
 TANDEM_DEVICE Descriptor advance(Descriptor descriptor, uint32_t bytes) {
@@ -215,9 +215,37 @@ TANDEM_DEVICE float multiply_add(float a, float b, float c) {
 TANDEM_DEVICE float maximum(float a, float b) { return ::fmaxf(a, b); }
 TANDEM_DEVICE float minimum(float a, float b) { return ::fminf(a, b); }
 
+TANDEM_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d) {
+  return to_e4m3(a).bits | static_cast<uint32_t>(to_e4m3(b).bits) << 8 | static_cast<uint32_t>(to_e4m3(c).bits) << 16 |
+         static_cast<uint32_t>(to_e4m3(d).bits) << 24;
+}
+TANDEM_DEVICE float as_float(int bits) { return std::bit_cast<float>(bits); }
+TANDEM_DEVICE float as_float(float x) { return x; }
+TANDEM_DEVICE int as_int(float x) { return std::bit_cast<int>(x); }
+TANDEM_DEVICE float ceiling(float x) { return std::ceil(x); }
+TANDEM_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < 4; ++i)
+    result |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return result;
+}
+
 template <class Element>
 TANDEM_DEVICE uint32_t pack(float low, float high) {
   return from_float<Element>(low).bits | static_cast<uint32_t>(from_float<Element>(high).bits) << 16;
 }
+template <class Element>
+TANDEM_DEVICE void unpack(uint32_t packed, float& low, float& high) {
+  low = to_float(Element{static_cast<uint16_t>(packed)});
+  high = to_float(Element{static_cast<uint16_t>(packed >> 16)});
+}
+TANDEM_DEVICE uint32_t pack_e4m3(float low, float high) {
+  return to_e4m3(low).bits | static_cast<uint32_t>(to_e4m3(high).bits) << 8;
+}
+TANDEM_DEVICE int round_int8(float x) {
+  return std::isnan(x) ? 0 : static_cast<int>(::nearbyintf(::fminf(::fmaxf(x, -128.0f), 127.0f)));
+}
+TANDEM_DEVICE float magnitude(float x) { return std::fabs(x); }
 
 }  // namespace tandem::ptx
