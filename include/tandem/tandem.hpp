@@ -217,8 +217,9 @@ struct Problem {
   Options options;
 };
 
-/// What may change between runs. Each view must have the spec that the plan was made with (an absent spec in `out` or
-/// `lse` takes the plan's); lengths are int32 and contiguous.
+/// What may change between runs. Each view must have the spec that the plan was made with (an absent spec in `out`,
+/// `lse`, quantized tensors, scales and means takes the plan's); lengths are int32 and contiguous, as are amax and
+/// out_scale.
 struct Arguments {
   TensorView query, key, value, out, lse;
   TensorView cu_query, cu_key, used_query, used_key;

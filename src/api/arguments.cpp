@@ -62,15 +62,13 @@ Status check_tensor(const char* name, const TensorSpec& planned, const TensorVie
   return check_data(name, planned, view.data);
 }
 
-/// A vector of the plan's own shape: lengths (int32) and sinks (fp32).
-Status check_vector(const char* name, const char* asked_by, Dtype dtype, int64_t size, Device device, bool wanted,
-                    const TensorView& view) {
+/// A contiguous tensor of the plan's own shape, which no spec of the problem describes: lengths, sinks and the like.
+Status check_own(const char* name, const char* asked_by, TensorSpec planned, bool wanted, const TensorView& view) {
   if (!wanted) return check_unwanted(name, view);
   if (!view.present()) {
     return error(Code::invalid_argument, name, "%s is missing; the plan was made with %s", name, asked_by);
   }
-  TensorSpec planned = row_major(dtype, device, &size, 1);
-  planned.alignment = element_bytes(dtype);
+  planned.alignment = element_bytes(planned.dtype);
   if (Status status = check_same_spec(name, planned, view.spec); !status.ok()) return status;
   return check_data(name, planned, view.data);
 }
@@ -90,11 +88,34 @@ Status check_vectors(const Attention& attention, const Arguments& arguments) {
       {"used_query", "lengths.used_query", Dtype::int32, attention.batch, attention.used_query, arguments.used_query},
       {"used_key", "lengths.used_key", Dtype::int32, attention.batch, attention.used_key, arguments.used_key},
       {"sinks", "sinks", Dtype::fp32, attention.query_heads, attention.sinks, arguments.sinks},
+      {"out_scale", "an out of e4m3", Dtype::fp32, 1, attention.out.dtype == Dtype::e4m3, arguments.out_scale},
+      {"position", "rope.positions", Dtype::int32, attention.batch, attention.rope.positions, arguments.position},
   };
   for (const auto& vector : vectors) {
-    if (Status status = check_vector(vector.name, vector.asked_by, vector.dtype, vector.size, attention.device,
-                                     vector.wanted, vector.view);
-        !status.ok()) {
+    const TensorSpec planned = row_major(vector.dtype, attention.device, &vector.size, 1);
+    if (Status status = check_own(vector.name, vector.asked_by, planned, vector.wanted, vector.view); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+/// The largest magnitudes that Quantization::amax promises, one for each scale that isn't of a block.
+Status check_amax(const Attention& attention, const Arguments& arguments) {
+  const Quantization& quantization = attention.quantization;
+  const struct {
+    const char* name;
+    const TensorSpec& scale;
+    Granularity granularity;
+    const TensorView& view;
+  } tensors[] = {{"query_amax", attention.query_scale, quantization.query, arguments.query_amax},
+                 {"key_amax", attention.key_scale, quantization.key, arguments.key_amax},
+                 {"value_amax", attention.value_scale, quantization.value, arguments.value_amax}};
+  for (const auto& tensor : tensors) {
+    const bool wanted = attention.pass == Pass::quantize && quantization.amax && tensor.scale.present() &&
+                        tensor.granularity != Granularity::block;
+    const TensorSpec planned = row_major(Dtype::fp32, attention.device, tensor.scale.size.data(), tensor.scale.rank);
+    if (Status status = check_own(tensor.name, "quantization.amax", planned, wanted, tensor.view); !status.ok()) {
       return status;
     }
   }
@@ -135,6 +156,15 @@ Status check_arguments(const Attention& attention, const Arguments& arguments, c
       {"grad_query", attention.grad_query, arguments.grad_query, false},
       {"grad_key", attention.grad_key, arguments.grad_key, false},
       {"grad_value", attention.grad_value, arguments.grad_value, false},
+      {"quantized_query", attention.quantized_query, arguments.quantized_query, true},
+      {"quantized_key", attention.quantized_key, arguments.quantized_key, true},
+      {"quantized_value", attention.quantized_value, arguments.quantized_value, true},
+      {"query_scale", attention.query_scale, arguments.query_scale, true},
+      {"key_scale", attention.key_scale, arguments.key_scale, true},
+      {"value_scale", attention.value_scale, arguments.value_scale, true},
+      {"value_mean", attention.value_mean, arguments.value_mean, true},
+      {"rope_cos", attention.rope_cos, arguments.rope_cos, false},
+      {"rope_sin", attention.rope_sin, arguments.rope_sin, false},
   };
   for (const auto& tensor : tensors) {
     if (Status status = check_tensor(tensor.name, tensor.planned, tensor.view, tensor.assumed); !status.ok()) {
@@ -142,6 +172,7 @@ Status check_arguments(const Attention& attention, const Arguments& arguments, c
     }
   }
   if (Status status = check_vectors(attention, arguments); !status.ok()) return status;
+  if (Status status = check_amax(attention, arguments); !status.ok()) return status;
   return check_workspace(workspace, given, needed);
 }
 

@@ -1,4 +1,5 @@
 // The values of cumulative and used lengths.
+#include <algorithm>
 #include <vector>
 
 #include "api/arguments.hpp"
@@ -80,17 +81,39 @@ Status check_side(const Executable& executable, const TensorView& cu, const Tens
   return {};
 }
 
+/// Where the rotary embedding begins: each sequence's rows must lie in the table.
+Status check_positions(const Executable& executable, const Arguments& arguments, void* stream) {
+  const Attention& a = executable.attention();
+  if (!arguments.position.present()) return {};
+  std::vector<int32_t> held;
+  const int32_t* values = nullptr;
+  if (Status status = fetch(executable, arguments.position, a.batch, stream, held, values); !status.ok()) return status;
+  const int64_t rows = a.rope_cos.size[0], longest = std::max(a.max_query, a.max_key);
+  for (int64_t i = 0; i < a.batch; ++i) {
+    if (values[i] >= 0 && values[i] + longest <= rows) continue;
+    return error(
+        Code::invalid_argument, "position",
+        "position[%lld] is %d; with sequences of up to %lld rows it must be 0 to %lld, as rope_cos has %lld rows",
+        static_cast<long long>(i), values[i], static_cast<long long>(longest), static_cast<long long>(rows - longest),
+        static_cast<long long>(rows));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_length_values(const Executable& executable, const Arguments& arguments, void* stream) {
   const Attention& a = executable.attention();
   if (a.device.kind != DeviceKind::cpu && !a.options.check_lengths) return {};
   const Side query{"cu_query", "used_query", nullptr, nullptr, a.total_query, a.max_query, true};
-  const Side key{"cu_key", "used_key", nullptr, nullptr, a.total_key, a.max_key, a.pass == Pass::backward};
+  const Side key{"cu_key", "used_key", nullptr, nullptr, a.total_key, a.max_key, a.pass != Pass::forward};
   if (Status status = check_side(executable, arguments.cu_query, arguments.used_query, stream, query); !status.ok()) {
     return status;
   }
-  return check_side(executable, arguments.cu_key, arguments.used_key, stream, key);
+  if (Status status = check_side(executable, arguments.cu_key, arguments.used_key, stream, key); !status.ok()) {
+    return status;
+  }
+  return check_positions(executable, arguments, stream);
 }
 
 }  // namespace tandem::internal

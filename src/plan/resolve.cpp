@@ -1,10 +1,14 @@
 // Problem -> Attention: everything about a problem's tensors that doesn't depend on a backend is checked here, in an
 // order that lets each message speak of what has been found right before it.
 #include <algorithm>
+#include <span>
 
 #include "common/status.hpp"
 #include "plan/attention.hpp"
+#include "plan/resolve_lengths.hpp"
 #include "plan/resolve_options.hpp"
+#include "plan/resolve_quantize.hpp"
+#include "plan/scales.hpp"
 #include "plan/spec.hpp"
 
 namespace tandem::internal {
@@ -38,8 +42,8 @@ long long wide(int64_t x) { return x; }
 
 Status check_pass(const Problem& problem, Attention& attention) {
   const Pass pass = attention.pass;
-  if (pass == Pass::quantize || pass == Pass::append || pass == Pass::merge) {
-    return error(Code::unsupported, "pass", "the passes quantize, append and merge aren't served yet; forward is");
+  if (pass == Pass::append || pass == Pass::merge) {
+    return error(Code::unsupported, "pass", "the passes append and merge aren't served yet; forward is");
   }
   if (pass != Pass::forward && pass != Pass::backward) {
     return error(Code::invalid_argument, "pass", "pass %d isn't one of tandem::Pass", static_cast<int>(pass));
@@ -62,47 +66,68 @@ Status check_pass(const Problem& problem, Attention& attention) {
   return {};
 }
 
-Status check_dtype(const char* name, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::fp32:
-    case Dtype::fp16:
-    case Dtype::bf16:
-      return {};
-    case Dtype::e4m3:
-    case Dtype::int8:
-      return error(Code::unsupported, name, "%s has dtype %s, which isn't served yet; use bf16, fp16 or fp32", name,
-                   tandem::name(dtype));
-    default:
-      return error(Code::invalid_argument, name, "%s has dtype %s; it must be bf16, fp16 or fp32", name,
-                   tandem::name(dtype));
+/// The dtype that a tensor must have beside this query: the same, but 8-bit attention has a value of e4m3 and an out of
+/// 16 bits, or of e4m3.
+Status check_dtype(const Tensor& tensor, Dtype dtype, Dtype query) {
+  const bool known = dtype == Dtype::fp32 || dtype == Dtype::fp16 || dtype == Dtype::bf16 || eight_bits(dtype);
+  if (!known) {
+    return error(Code::invalid_argument, tensor.name, "%s has dtype %s; it must be bf16, fp16 or fp32, or e4m3 or int8",
+                 tensor.name, name(dtype));
   }
+  if (eight_bits(query) && tensor.given == &Problem::value) {
+    if (dtype == Dtype::e4m3) return {};
+    return error(Code::invalid_argument, "value", "value has dtype %s, but query has %s; value must be e4m3 then",
+                 name(dtype), name(query));
+  }
+  if (eight_bits(query) && tensor.given == &Problem::out) {
+    if (dtype == Dtype::bf16 || dtype == Dtype::fp16 || dtype == Dtype::e4m3) return {};
+    return error(Code::invalid_argument, "out",
+                 "out has dtype %s, but query has %s; out must be bf16, fp16 or e4m3 then", name(dtype), name(query));
+  }
+  if (dtype == query) return {};
+  return error(Code::invalid_argument, tensor.name, "%s has dtype %s, but query has %s; they must agree", tensor.name,
+               name(dtype), name(query));
+}
+
+bool packed_groups(const Problem& problem) {
+  return eight_bits(problem.query.dtype) && problem.quantization.value_layout == ValueLayout::packed;
+}
+
+Status check_rank(const Tensor& tensor, const Problem& problem) {
+  const bool of_query = tensor.like == &Problem::query || tensor.like == &Problem::out;
+  const bool packed = of_query ? problem.lengths.packed_query : problem.lengths.packed_key;
+  const int rank = (problem.*tensor.given).rank;
+  if (tensor.given == &Problem::value && packed_groups(problem)) {
+    if (rank == (packed ? 4 : 5)) return {};
+    return error(Code::invalid_argument, "value",
+                 "value has rank %d; with quantization.value_layout packed it must be %s", rank,
+                 packed ? "(key_heads, total_key / 16 + batch, value_dim, 16)"
+                        : "(batch, key_heads, ceil(seqlen_key / 16), value_dim, 16)");
+  }
+  if (rank == (packed ? 3 : 4)) return {};
+  return error(Code::invalid_argument, tensor.name, "%s has rank %d; %s", tensor.name, rank,
+               packed ? "packed, it must be (total, heads, head_dim)"
+                      : "it must be (batch, seqlen, heads, head_dim), or packed with lengths.packed_query or _key");
 }
 
 /// Well formed, of one dtype and one device, of the rank that its packing asks for.
 Status check_specs(const Problem& problem, Attention& attention) {
-  attention.packed_query = problem.lengths.packed_query;
-  attention.packed_key = problem.lengths.packed_key;
+  if (attention.pass == Pass::backward && eight_bits(problem.query.dtype)) {
+    return error(Code::unsupported, "query",
+                 "query has dtype %s; 8-bit attention is forward only: give the backward pass bf16 or fp16",
+                 name(problem.query.dtype));
+  }
   for (const Tensor& tensor : tensors) {
     const TensorSpec& spec = problem.*tensor.given;
     if (!spec.present()) continue;
     if (Status status = check_spec(tensor.name, spec, true); !status.ok()) return status;
-    if (Status status = check_dtype(tensor.name, spec.dtype); !status.ok()) return status;
-    if (spec.dtype != problem.query.dtype) {
-      return error(Code::invalid_argument, tensor.name, "%s has dtype %s, but query has %s; they must agree",
-                   tensor.name, name(spec.dtype), name(problem.query.dtype));
-    }
+    if (Status status = check_dtype(tensor, spec.dtype, problem.query.dtype); !status.ok()) return status;
     if (spec.device != problem.query.device) {
       return error(Code::invalid_argument, tensor.name, "%s is on %s %d, but query is on %s %d; they must agree",
                    tensor.name, device_text(spec.device), spec.device.index, device_text(problem.query.device),
                    problem.query.device.index);
     }
-    const bool of_query = tensor.like == &Problem::query || tensor.like == &Problem::out;
-    const bool packed = of_query ? attention.packed_query : attention.packed_key;
-    if (spec.rank != (packed ? 3 : 4)) {
-      return error(Code::invalid_argument, tensor.name, "%s has rank %d; %s", tensor.name, spec.rank,
-                   packed ? "packed, it must be (total, heads, head_dim)"
-                          : "it must be (batch, seqlen, heads, head_dim), or packed with lengths.packed_query or _key");
-    }
+    if (Status status = check_rank(tensor, problem); !status.ok()) return status;
   }
   attention.dtype = problem.query.dtype;
   attention.device = problem.query.device;
@@ -119,7 +144,7 @@ Status check_heads(const Problem& problem, Attention& attention) {
   attention.query_heads = query.size[query.rank - 2];
   attention.key_heads = key.size[key.rank - 2];
   attention.head_dim = query.size[query.rank - 1];
-  attention.value_dim = value.size[value.rank - 1];
+  attention.value_dim = value.size[value.rank - (packed_groups(problem) ? 2 : 1)];
   if (attention.query_heads < 1 || attention.query_heads >= row_limit) {
     return error(Code::invalid_argument, "query", "query has %lld heads; it must have 1 to %lld",
                  wide(attention.query_heads), wide(row_limit - 1));
@@ -134,7 +159,7 @@ Status check_heads(const Problem& problem, Attention& attention) {
     return error(Code::invalid_argument, "key", "head_dim of key is %lld, but that of query is %lld; they must agree",
                  wide(key.size[key.rank - 1]), wide(attention.head_dim));
   }
-  for (int i = 0; i < value.rank - 1; ++i) {
+  for (int i = 0; i < value.rank - 1 && !packed_groups(problem); ++i) {
     if (value.size[i] == key.size[i]) continue;
     const int from_end = value.rank - i;  // 2: heads, 3: rows, 4: batch
     return error(Code::invalid_argument, "value", "value has %lld %s, but key has %lld; they must agree",
@@ -144,67 +169,8 @@ Status check_heads(const Problem& problem, Attention& attention) {
   return {};
 }
 
-/// One side's batch and rows; `batch` is -1 until a side or lengths.batch has told it.
-Status take_side(const char* name, const TensorSpec& spec, bool packed, int64_t& batch) {
-  if (packed) return {};
-  if (batch >= 0 && spec.size[0] != batch) {
-    return error(Code::invalid_argument, name, "%s has batch %lld, but query or lengths.batch has %lld", name,
-                 wide(spec.size[0]), wide(batch));
-  }
-  batch = spec.size[0];
-  return {};
-}
-
-Status take_maximum(const char* name, const char* maximum_name, const TensorSpec& spec, bool packed, int64_t given,
-                    int64_t batch, int64_t& maximum, int64_t& total) {
-  const int64_t rows = spec.size[packed ? 0 : 1];
-  if (given < -1) {
-    return error(Code::invalid_argument, maximum_name, "%s is %lld; it must be -1 (absent) or a length", maximum_name,
-                 wide(given));
-  }
-  if (!packed && given != -1 && given != rows) {
-    return error(Code::invalid_argument, maximum_name, "%s is %lld, but %s isn't packed and has %lld rows; leave it -1",
-                 maximum_name, wide(given), name, wide(rows));
-  }
-  if (packed && batch == 0 && rows > 0) {
-    return error(Code::invalid_argument, "lengths.batch", "lengths.batch is 0, but %s has %lld rows", name, wide(rows));
-  }
-  if (packed) {
-    total = rows;
-  } else if (__builtin_mul_overflow(batch, rows, &total)) {
-    total = row_limit;
-  }
-  if (rows >= row_limit || total >= row_limit) {
-    return error(Code::invalid_argument, name, "%s with sizes %s has too many rows; at most %lld are served", name,
-                 shape_text(spec).text, wide(row_limit - 1));
-  }
-  maximum = given == -1 || given > rows ? rows : given;
-  return {};
-}
-
 Status check_lengths(const Problem& problem, Attention& attention) {
-  const Lengths& lengths = problem.lengths;
-  attention.used_query = lengths.used_query;
-  attention.used_key = lengths.used_key;
-  int64_t batch = lengths.batch;
-  if (batch < -1 || batch >= row_limit) {
-    return error(Code::invalid_argument, "lengths.batch", "lengths.batch is %lld; it must be -1 (absent) or a count",
-                 wide(batch));
-  }
-  if (Status status = take_side("query", problem.query, lengths.packed_query, batch); !status.ok()) return status;
-  if (Status status = take_side("key", problem.key, lengths.packed_key, batch); !status.ok()) return status;
-  if (batch < 0) {
-    return error(Code::invalid_argument, "lengths.batch",
-                 "lengths.batch is missing; packed tensors don't tell the number of sequences");
-  }
-  attention.batch = batch;
-  if (Status status = take_maximum("query", "lengths.max_query", problem.query, lengths.packed_query, lengths.max_query,
-                                   batch, attention.max_query, attention.total_query);
-      !status.ok()) {
-    return status;
-  }
-  return take_maximum("key", "lengths.max_key", problem.key, lengths.packed_key, lengths.max_key, batch,
-                      attention.max_key, attention.total_key);
+  return resolve_lengths(problem.lengths, {"query", &problem.query}, {"key", &problem.key}, attention);
 }
 
 /// The shape that a tensor must have: that of the tensor that it is like; out is query's with the value's head dim.
@@ -212,7 +178,8 @@ TensorSpec expected_spec(const Problem& problem, const Attention& attention, Whe
   if (like != &Problem::out) return problem.*like;
   std::array<int64_t, TensorSpec::max_rank> size = problem.query.size;
   size[problem.query.rank - 1] = attention.value_dim;
-  return row_major(attention.dtype, attention.device, size.data(), problem.query.rank);
+  const Dtype dtype = eight_bits(attention.dtype) ? Dtype::bf16 : attention.dtype;
+  return row_major(dtype, attention.device, size.data(), problem.query.rank);
 }
 
 Status check_outputs(const Problem& problem, Attention& attention) {
@@ -279,8 +246,13 @@ Result<Attention> resolve(Pass pass, const Problem& problem) noexcept {
   return guarded([&]() -> Result<Attention> {
     Attention attention;
     attention.pass = pass;
-    for (const auto step : {check_pass, check_specs, check_heads, check_lengths, check_outputs, check_lse,
-                            resolve_scores, resolve_options, resolve_backend}) {
+    using Step = Status (*)(const Problem&, Attention&);
+    static constexpr Step of_attention[] = {check_pass,      check_specs,    check_heads,          check_lengths,
+                                            check_outputs,   check_lse,      resolve_8bit_forward, resolve_scores,
+                                            resolve_options, resolve_backend};
+    static constexpr Step of_quantizing[] = {resolve_quantize, resolve_options, resolve_backend};
+    const std::span<const Step> steps = pass == Pass::quantize ? std::span<const Step>(of_quantizing) : of_attention;
+    for (const Step step : steps) {
       if (Status status = step(problem, attention); !status.ok()) return status;
     }
     return attention;
