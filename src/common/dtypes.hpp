@@ -54,7 +54,7 @@ inline fp16 to_fp16(float x) {
   return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};
 }
 
-inline float to_float(e4m3 x) {
+constexpr float to_float(e4m3 x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x80u) << 24;
   const uint32_t magnitude = x.bits & 0x7fu;
   if (magnitude == 0x7fu) return std::bit_cast<float>(sign | 0x7fc00000u);

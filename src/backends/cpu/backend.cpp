@@ -9,6 +9,8 @@
 #include "backends/cpu/kernels.hpp"
 #include "backends/cpu/parallel.hpp"
 #include "common/status.hpp"
+#include "plan/scales.hpp"
+#include "plan/spec.hpp"
 
 namespace tandem::internal::cpu {
 namespace {
@@ -79,13 +81,29 @@ Tiles key_tiles(const Attention& a, const std::vector<Sequence>& sequences) {
 /// Sets rows [first, last) to zero. What lies beyond a sequence's used length gets what a query gets that sees no key.
 void clear_rows(const Matrix& matrix, Dtype dtype, int64_t batch, int64_t first, int64_t last, int64_t heads,
                 int64_t columns) {
-  const size_t bytes = dtype == Dtype::fp32 ? 4 : 2;
+  const auto bytes = static_cast<size_t>(element_bytes(dtype));
   for (int64_t row = first; row < last; ++row) {
     for (int64_t head = 0; head < heads; ++head) {
       std::memset(static_cast<char*>(matrix.data) + matrix.offset(batch, row, head) * static_cast<int64_t>(bytes), 0,
                   static_cast<size_t>(columns) * bytes);
     }
   }
+}
+
+void add_scales(const Attention& a, const Arguments& arguments, Job& job) {
+  const Quantization& q = a.quantization;
+  job.query_scale = {arguments.query_scale, a.query_scale, q.query, q.query_rows, a.packed_query};
+  job.key_scale = {arguments.key_scale, a.key_scale, q.key, q.key_rows, a.packed_key};
+  job.value_scale = {arguments.value_scale, a.value_scale, q.value, q.value_rows, a.packed_key};
+  if (q.value_layout == ValueLayout::packed) {
+    const auto& stride = a.value.stride;
+    job.value.stride = a.packed_key ? Strides{0, stride[1], stride[0]} : Strides{stride[0], stride[2], stride[1]};
+  }
+  if (q.value_mean) {
+    job.value_mean = {arguments.value_mean.data,
+                      {a.value_mean.stride[0], a.value_mean.stride[2], a.value_mean.stride[1]}};
+  }
+  if (a.out.dtype == Dtype::e4m3) job.out_scale = static_cast<const float*>(arguments.out_scale.data);
 }
 
 Job make_job(const Attention& a, const Arguments& arguments) {
@@ -97,6 +115,7 @@ Job make_job(const Attention& a, const Arguments& arguments) {
   job.out = matrix(arguments.out, a.out);
   if (a.lse.present()) job.lse = {arguments.lse.data, lse_strides(a.lse)};
   if (a.sinks) job.sinks = static_cast<const float*>(arguments.sinks.data);
+  if (eight_bits(a.dtype)) add_scales(a, arguments, job);
   if (a.pass == Pass::backward) {
     job.grad_out = matrix(arguments.grad_out, a.grad_out);
     job.grad_query = matrix(arguments.grad_query, a.grad_query);
@@ -157,10 +176,15 @@ class CpuPlan : public Executable {
 
 class Forward final : public CpuPlan {
  public:
-  explicit Forward(const Attention& a) : CpuPlan(a, forward_scratch) {}
+  explicit Forward(const Attention& a)
+      : CpuPlan(a, eight_bits(a.dtype) ? forward_fp8_scratch : forward_scratch),
+        tile_(eight_bits(a.dtype) ? forward_fp8_tile : forward_tile) {}
 
  private:
-  const char* algorithm() const override { return "FlashAttention-1, blocked online softmax in float32"; }
+  const char* algorithm() const override {
+    return eight_bits(attention().dtype) ? "blocked softmax in float32 without a running maximum, probabilities in e4m3"
+                                         : "FlashAttention-1, blocked online softmax in float32";
+  }
 
   void compute(const Job& job, const std::vector<Sequence>& sequences, float* workspace) const override {
     const Attention& a = attention();
@@ -168,7 +192,7 @@ class Forward final : public CpuPlan {
       const Sequence& s = sequences[b];
       const auto batch = static_cast<int64_t>(b);
       const int64_t first = s.first_query + s.queries, last = s.first_query + s.query_room;
-      clear_rows(job.out, a.dtype, batch, first, last, a.query_heads, a.value_dim);
+      clear_rows(job.out, a.out.dtype, batch, first, last, a.query_heads, a.value_dim);
       for (int64_t row = first; row < last && job.lse.data != nullptr; ++row) {
         for (int64_t head = 0; head < a.query_heads; ++head) {
           static_cast<float*>(job.lse.data)[job.lse.offset(batch, row, head)] = -std::numeric_limits<float>::infinity();
@@ -176,9 +200,10 @@ class Forward final : public CpuPlan {
       }
     }
     const Tiles tiles = query_tiles(a, sequences, tile_rows());
-    for_each_unit(tiles.size(), workspace,
-                  [&](int64_t unit, float* scratch) { forward_tile(job, tiles[unit], scratch); });
+    for_each_unit(tiles.size(), workspace, [&](int64_t unit, float* scratch) { tile_(job, tiles[unit], scratch); });
   }
+
+  void (*tile_)(const Job&, const Tile&, float*);
 };
 
 class Backward final : public CpuPlan {
@@ -220,15 +245,19 @@ ExecutableResult prepare(const Attention& a) noexcept {
     if (a.pass != Pass::forward && a.pass != Pass::backward) {
       return error(Code::unsupported, "pass", "the cpu backend computes the forward and the backward pass");
     }
-    if (a.dtype != Dtype::fp32 && a.dtype != Dtype::fp16 && a.dtype != Dtype::bf16) {
-      return error(Code::unsupported, "query", "the cpu backend takes fp32, fp16 and bf16");
+    if (a.dtype != Dtype::fp32 && a.dtype != Dtype::fp16 && a.dtype != Dtype::bf16 && !eight_bits(a.dtype)) {
+      return error(Code::unsupported, "query", "the cpu backend takes fp32, fp16, bf16, e4m3 and int8");
     }
     if (a.head_dim > max_head_dim || a.value_dim > max_head_dim) {
       return error(Code::unsupported, a.head_dim > max_head_dim ? "query" : "value",
                    "the cpu backend takes head dims up to %lld", static_cast<long long>(max_head_dim));
     }
     if (a.pass == Pass::backward) return std::shared_ptr<const Executable>(std::make_shared<Backward>(a));
-    return std::shared_ptr<const Executable>(std::make_shared<Forward>(a));
+    if (!eight_bits(a.dtype)) return std::shared_ptr<const Executable>(std::make_shared<Forward>(a));
+    Attention quantized = a;
+    const BlockRows rows{1, static_cast<int>(key_block)};  // any number would do: scales are looked up by row
+    if (Status status = choose_blocks(quantized, rows, rows, rows); !status.ok()) return status;
+    return std::shared_ptr<const Executable>(std::make_shared<Forward>(quantized));
   });
 }
 

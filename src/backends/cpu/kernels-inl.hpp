@@ -108,9 +108,9 @@ HWY_INLINE void multiply(const Product& p, int64_t rows, int64_t columns, int64_
   for (; column < columns; column += lanes) multiply_panel<1>(p, rows, column, depth);
 }
 
-/// 2^x for x <= 0 with a relative error of about 1e-7: a minimax polynomial of the fraction in [-1/2, 1/2] (its
-/// constant term is 1, so that 2^0 is exactly 1), times a power of two made from bits. Below the normal numbers it is
-/// 0; NaN stays.
+/// 2^x for x of at most 127 with a relative error of about 1e-7: a minimax polynomial of the fraction in [-1/2, 1/2]
+/// (its constant term is 1, so that 2^0 is exactly 1), times a power of two made from bits. Below the normal numbers it
+/// is 0; NaN stays.
 HWY_INLINE Vector exp2(Vector x) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
@@ -127,6 +127,19 @@ HWY_INLINE Vector exp2(Vector x) {
   const auto exponent = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, 127 << 23));
   const Vector result = hn::Mul(p, hn::BitCast(d, exponent));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), result);
+}
+
+/// Numbers from 0 to 448 rounded to those of e4m3, to nearest even; NaN stays.
+HWY_INLINE Vector round_e4m3(Vector x) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const Vector shift = hn::Set(d, 0x1p14f);  // adding it rounds to a multiple of 2^-9, the step of the smallest
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(du, 1));
+  const auto rounded = hn::And(hn::Add(hn::Add(bits, odd), hn::Set(du, 0x7ffff)), hn::Set(du, 0xfff00000u));
+  const Vector small = hn::Sub(hn::Add(x, shift), shift);
+  const Vector result = hn::IfThenElse(hn::Lt(x, hn::Set(d, 0x1p-6f)), small, hn::BitCast(d, rounded));
+  return hn::IfThenElse(hn::Eq(x, x), result, x);
 }
 
 /// Converts a row to float, times `sign`, and fills up to padded(columns) with zeros.
@@ -146,6 +159,12 @@ HWY_INLINE void load_row(Dtype dtype, const void* data, int64_t offset, int64_t 
     }
     const bf16* rest = static_cast<const bf16*>(data) + offset;
     for (; c < columns; ++c) to[c] = to_float(rest[c]) * sign;
+  } else if (dtype == Dtype::e4m3) {
+    const auto* from = static_cast<const uint8_t*>(data) + offset;
+    for (; c < columns; ++c) to[c] = e4m3_table.number[from[c]] * sign;
+  } else if (dtype == Dtype::int8) {
+    const auto* from = static_cast<const int8_t*>(data) + offset;
+    for (; c < columns; ++c) to[c] = static_cast<float>(from[c]) * sign;
   } else {
     const hn::Rebind<hwy::float16_t, Floats> half;
     const auto* from = static_cast<const hwy::float16_t*>(data) + offset;
@@ -166,6 +185,9 @@ HWY_INLINE void store_row(Dtype dtype, void* data, int64_t offset, int64_t colum
   } else if (dtype == Dtype::bf16) {
     bf16* to = static_cast<bf16*>(data) + offset;
     for (int64_t c = 0; c < columns; ++c) to[c] = to_bf16(from[c] * factor);
+  } else if (dtype == Dtype::e4m3) {
+    e4m3* to = static_cast<e4m3*>(data) + offset;
+    for (int64_t c = 0; c < columns; ++c) to[c] = to_e4m3(from[c] * factor);
   } else {
     fp16* to = static_cast<fp16*>(data) + offset;
     for (int64_t c = 0; c < columns; ++c) to[c] = to_fp16(from[c] * factor);

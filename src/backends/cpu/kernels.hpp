@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/scales.hpp"
 #include "backends/cpu/sequences.hpp"
+#include "common/dtypes.hpp"
 #include "plan/attention.hpp"
 
 namespace tandem::internal::cpu {
@@ -29,12 +31,27 @@ struct Matrix {
   }
 };
 
+/// All 256 numbers of e4m3. A constant: the kernels' files, compiled for several instruction sets, must not run code
+/// when the library is loaded.
+struct E4m3Table {
+  float number[256] = {};
+  constexpr E4m3Table() {
+    for (int i = 0; i < 256; ++i) number[i] = to_float(e4m3{static_cast<uint8_t>(i)});
+  }
+};
+inline constexpr E4m3Table e4m3_table;
+
 /// One run of a plan.
 struct Job {
   const Attention* attention = nullptr;
   Matrix query, key, value, out, lse;  // lse: float32, no columns; without data where it isn't wanted
   Matrix grad_out, grad_query, grad_key, grad_value;
   const float* sinks = nullptr;
+  // 8 bits: the mean without data where none was taken out; out_scale null where out isn't e4m3. A packed value is the
+  // matrix (batch, group of keys, head, place of a channel).
+  Scales query_scale, key_scale, value_scale;
+  Matrix value_mean;  // float32, no rows
+  const float* out_scale = nullptr;
 };
 
 /// Rows [first, first + rows) of a sequence and key head: of its keys, or of its queries. A query row is a query and
@@ -106,9 +123,11 @@ class Scratch {
 
 /// Floats of scratch that a thread needs for query tiles of so many rows.
 size_t forward_scratch(const Attention& attention, int64_t tile_rows);
+size_t forward_fp8_scratch(const Attention& attention, int64_t tile_rows);
 size_t backward_scratch(const Attention& attention, int64_t tile_rows);
 
 void forward_tile(const Job& job, const Tile& queries, float* scratch);
+void forward_fp8_tile(const Job& job, const Tile& queries, float* scratch);
 /// The gradient of a tile of query rows.
 void backward_query_tile(const Job& job, const Tile& queries, float* scratch);
 /// The gradients of at most key_block keys and values; `tile_rows` is that of the query tiles.
