@@ -13,8 +13,8 @@ RING = "tile/ring.cuh"
 MUTATIONS = [
     # ---- initialisation
     ("query_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.query_full[w], 1)", "shared.query_full[w], 2)")]),
-    ("query_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "config.output_in_query ? 1 : 4", "config.output_in_query ? 1 : 5")]),
-    ("query_empty expects one arrival too few", {ARRIVALS, OVERWRITE, EARLY}, [edit(KERNEL, "config.output_in_query ? 1 : 4", "config.output_in_query ? 1 : 3")]),
+    ("query_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "query_empty[w], 4", "query_empty[w], 5")]),
+    ("query_empty expects one arrival too few", {ARRIVALS, OVERWRITE, EARLY}, [edit(KERNEL, "query_empty[w], 4", "query_empty[w], 3")]),
     ("key_full expects two arrivals", {DEADLOCK}, [edit(KERNEL, "shared.key_full[s], 1)", "shared.key_full[s], 2)")]),
     ("key_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.key_empty[s], warps)", "shared.key_empty[s], warps + 1)")]),
     ("key_empty expects one arrival too few", {ARRIVALS, OVERWRITE}, [edit(KERNEL, "shared.key_empty[s], warps)", "shared.key_empty[s], warps - 1)")]),
@@ -95,7 +95,7 @@ MUTATIONS = [
     ("value never released", {DEADLOCK}, [edit(CONSUMER, "    if (lane_ == 0) ptx::arrive(shared_.value_empty[value_.stage]);\n", "")]),
     ("key released on the value's barrier", {DEADLOCK, ARRIVALS, OVERWRITE}, [edit(CONSUMER, "ptx::arrive(shared_.key_empty[key_.stage])", "ptx::arrive(shared_.value_empty[key_.stage])")]),
     ("consumer's key ring stands still", {DEADLOCK, EARLY, ARRIVALS, OVERWRITE}, [edit(CONSUMER, "    key_.next();\n", "")]),
-    ("query never released", {DEADLOCK}, [edit(CONSUMER, "    if (!config.output_in_query && lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);\n", "")]),
+    ("query never released", {DEADLOCK}, [edit(CONSUMER, "    if (lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);\n", "")]),
     ("query released with the first key", {OVERWRITE, ARRIVALS, EARLY}, [edit(CONSUMER, "ptx::wgmma_fence(); // without it", "ptx::wgmma_fence(); release_query(); query_parity_ ^= 1; // without it")]),
     ("tile never released", {DEADLOCK}, [edit(CONSUMER, "      if (lane_ == 0) ptx::arrive(shared_.tile_empty[slot_.stage]);\n", "")]),
     ("the warp's barrier before it releases a tile left out: the epilogue's barriers come after every read but the releasing lane's", {EQUIVALENT}, [edit(CONSUMER, "      ptx::sync_warp();  // every lane has read the tile\n", "")]),
@@ -106,16 +106,16 @@ MUTATIONS = [
     ("turn's barrier has an id too many", {DEADLOCK, CLASH}, [edit(BARRIERS, "return 1 + consumer; }", "return 2 + consumer; }")]),
     ("named barriers share ids", {CLASH, DEADLOCK, RACE, OVERWRITE}, [edit(BARRIERS, "return 1 + consumers + consumer; }", "return 1 + consumer; }")]),
     # ---- epilogue
-    ("output buffer rewritten while its store reads it", {OVERWRITE}, [edit(EPILOGUE, "    if (!config.output_in_query && issuer) ptx::bulk_wait_read<0>();\n", "")]),
-    ("barrier after that wait left out", {OVERWRITE}, [edit(EPILOGUE, "    ptx::barrier_sync(barrier, 128);\n    const int stored_row", "    const int stored_row")]),
-    ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n", "")]),
-    ("barrier before the store left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n    ptx::barrier_sync(barrier, 128);\n", "    ptx::fence_proxy_async();\n")]),
-    ("barrier before the proxy fence: the issuer's own fence lies on the causality path too (PTX ISA, Causality Order)", {EQUIVALENT}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n    ptx::barrier_sync(barrier, 128);\n", "    ptx::barrier_sync(barrier, 128);\n    ptx::fence_proxy_async();\n")]),
+    ("output buffer rewritten while its store reads it", {OVERWRITE}, [edit(EPILOGUE, "      if (issuer && piece == 0) ptx::bulk_wait_read<0>();\n", "")]),
+    ("barrier after that wait left out", {OVERWRITE}, [edit(EPILOGUE, "      ptx::barrier_sync(barrier, 128);\n      stage(", "      stage(")]),
+    ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "      ptx::fence_proxy_async();\n", "")]),
+    ("barrier before the store left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(EPILOGUE, "      ptx::fence_proxy_async();\n      ptx::barrier_sync(barrier, 128);\n", "      ptx::fence_proxy_async();\n")]),
+    ("barrier before the proxy fence: the issuer's own fence lies on the causality path too (PTX ISA, Causality Order)", {EQUIVALENT}, [edit(EPILOGUE, "      ptx::fence_proxy_async();\n      ptx::barrier_sync(barrier, 128);\n", "      ptx::barrier_sync(barrier, 128);\n    ptx::fence_proxy_async();\n")]),
     ("every lane stores the output", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "const bool issuer = warp == 0 && lane == 0;", "const bool issuer = lane == 0;")]),
     ("output's group never committed", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "      ptx::bulk_commit();\n", "")]),
     ("last stores not waited for", {"missing bulk wait"}, [edit(CONSUMER, "    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();", "    {}")]),
     ("row guard of the LSE left out", {OUTSIDE, "race in global memory"}, [edit(EPILOGUE, "      if (row() + 8 * r < tile.rows)\n", "")]),
-    ("swizzle forgotten in the epilogue", {NUMBERS}, [edit(EPILOGUE, "swizzled_offset(stored_row, k % Layout::steps * 2 + (lane >> 4), Layout::row_bytes)", "(stored_row * Layout::row_bytes + (k % Layout::steps * 2 + (lane >> 4)) * 16)")]),
+    ("swizzle forgotten in the epilogue", {NUMBERS}, [edit(EPILOGUE, "swizzled_offset(row, step % Layout::steps * 2 + (lane >> 4), Layout::row_bytes)", "(row * Layout::row_bytes + (step % Layout::steps * 2 + (lane >> 4)) * 16)")]),
     ("warps stage the same rows", {RACE, UNINITIALISED}, [edit(EPILOGUE, "16 * warp + (lane & 15)", "(lane & 15)")]),
     ("output stored from the wrong chunk", {NUMBERS, OUTSIDE, UNINITIALISED}, [edit(EPILOGUE, "staged + Layout::chunk_offset(64, c) / 2", "staged + Layout::chunk_offset(64, c) / 4")]),
     ("output stored one head on", {NUMBERS}, [edit(EPILOGUE, "tile.head, tile.map_batch, tile.map_wrap", "tile.head + 1, tile.map_batch, tile.map_wrap")]),
@@ -124,16 +124,16 @@ MUTATIONS = [
     ("dynamic schedule begins a tile late", {NUMBERS}, [edit(SCHEDULER, "(first_ ? 0 : ptx::grid_size())", "(first_ ? 0 : ptx::grid_size() + 1)")]),
 ]
 
-# The output staged in the query's shared memory.
-MUTATIONS_IN_QUERY = [
-    ("staging begins before every warp's last product", {OVERWRITE}, [edit(EPILOGUE, "    ptx::barrier_sync(barrier, 128);\n    const int stored_row", "    const int stored_row")]),
-    ("query released while the store reads it", {OVERWRITE}, [edit(EPILOGUE, "        ptx::bulk_wait_read<0>();\n        ptx::arrive(", "        ptx::arrive(")]),
-    ("query never released by the store", {DEADLOCK}, [edit(EPILOGUE, "        ptx::arrive(shared.query_empty[consumer]);\n", "")]),
-    ("every warp releases the query as well", {ARRIVALS, OVERWRITE}, [edit(CONSUMER, "    if (!config.output_in_query && lane_ == 0) ptx::arrive", "    if (lane_ == 0) ptx::arrive")]),
+# The output staged by pieces.
+MUTATIONS_OF_PIECES = [
+    ("piece staged while the store before it reads", {OVERWRITE}, [edit(EPILOGUE, "      if (issuer && piece >= config.output_buffers) ptx::bulk_wait_read<config.output_buffers - 1>();\n", "")]),
+    ("barrier after that wait left out", {OVERWRITE}, [edit(EPILOGUE, "      ptx::barrier_sync(barrier, 128);\n      stage(", "      stage(")]),
+    ("one store too many in flight", {OVERWRITE}, [edit(EPILOGUE, "bulk_wait_read<config.output_buffers - 1>", "bulk_wait_read<config.output_buffers>")]),
+    ("pieces stored to the first one's columns", {NUMBERS, "race in global memory"}, [edit(EPILOGUE, "(piece * piece_chunks + c) * Layout::chunk_columns", "c * Layout::chunk_columns")]),
 ]
 
 GROUPS = [
     {"kernel": "forward_bf16_d128", "others": ["copy_16bit"], "options": "sms=1", "mutations": MUTATIONS,
      "problems": ["--random 1,300,2,128 --key-heads 1", "--random 1,150,2,128 --key-length 700", "--random 1,333,2,128 --causal", "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal"]},
-    {"kernel": "forward_bf16_d256", "others": ["copy_16bit"], "options": "sms=1", "mutations": MUTATIONS_IN_QUERY, "problems": ["--random 1,300,2,256", "--random 1,333,2,256 --causal"]},
+    {"kernel": "forward_bf16_d256", "others": ["copy_16bit"], "options": "sms=1", "mutations": MUTATIONS_OF_PIECES, "problems": ["--random 1,300,2,256", "--random 1,333,2,256 --causal"]},
 ]

@@ -22,7 +22,9 @@ struct Config {
   int consumers = 2;  // warpgroups of 64 query rows each
   int tile_key = 128;
   int stages = 2;
-  bool output_in_query = false;  // the output tile is staged in the query's shared memory, for want of room
+  // The output tile is staged for its store in so many pieces, and there is room for so many of them at a time.
+  int output_pieces = 1;
+  int output_buffers = 1;
   // The ideas that the paper's ablation leaves out one by one (docs/forward.md): the library's kernels have them all.
   bool warp_specialised = true;  // a producer warpgroup; else the first consumer loads between its own steps
   bool pingpong = true;
@@ -38,7 +40,8 @@ struct Config {
   constexpr int registers_consumer() const { return consumers == 3 ? 160 : 232; }
   /// sizeof(Shared<config>), which host code can't see; shared.cuh holds the two together.
   constexpr int shared_bytes() const {
-    const int query = consumers * 64 * head_dim * 2, output = output_in_query ? 0 : consumers * 64 * value_dim * 2;
+    const int query = consumers * 64 * head_dim * 2;
+    const int output = consumers * 64 * (value_dim / output_pieces) * output_buffers * 2;
     const int ring = stages * tile_key * (head_dim + value_dim) * 2;
     const int barriers = 8 * (2 * consumers + 4 * stages + 4);
     const int slots = 2 * 112;  // of Tile

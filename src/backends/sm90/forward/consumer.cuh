@@ -286,9 +286,9 @@ class Consumer {
     if (lane_ == 0) ptx::arrive(shared_.value_empty[value_.stage]);
     value_.next();
   }
-  /// After the tile's last QK; where the output is staged in the query's memory, the epilogue releases it instead.
+  /// After the tile's last QK, so that the next tile's query arrives while this one ends.
   TANDEM_DEVICE void release_query() {
-    if (!config.output_in_query && lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);
+    if (lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);
     query_parity_ ^= 1;
   }
 

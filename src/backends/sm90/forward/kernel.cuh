@@ -17,7 +17,7 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
   constexpr int warps = 4 * config.consumers;
   for (int w = 0; w < config.consumers; ++w) {
     ptx::init(shared.query_full[w], 1);
-    ptx::init(shared.query_empty[w], config.output_in_query ? 1 : 4);
+    ptx::init(shared.query_empty[w], 4);
   }
   for (int s = 0; s < config.stages; ++s) {
     ptx::init(shared.key_full[s], 1);

@@ -2,10 +2,10 @@
 #include "backends/sm90/forward/launch.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 
 #include "backends/sm90/copy/launch.hpp"
+#include "backends/sm90/forward/fill.hpp"
 #include "backends/sm90/forward/params.hpp"
 #include "common/status.hpp"
 #include "plan/forward_sm90.hpp"
@@ -51,7 +51,7 @@ class ForwardExecutable final : public Executable {
     Params params{};
     status = encode(params, query, key, value, out);
     if (!status.ok()) return status;
-    fill(params, arguments, query.spec, key.spec);
+    fill(params, a, plan_, arguments, query.spec, key.spec);
     if (plan_.dynamic) {
       params.tile_counter = reinterpret_cast<int32_t*>(base + plan_.counter_at);
       status = device_->clear(params.tile_counter, sizeof(int32_t), stream);
@@ -86,43 +86,6 @@ class ForwardExecutable final : public Executable {
     if (status.ok()) status = map(value, plan_.key_side, c.value_dim, c.tile_key, params.value);
     if (status.ok()) status = map(out, plan_.query_side, c.value_dim, 64, params.out);
     return status;
-  }
-
-  void fill(Params& params, const Arguments& arguments, const TensorSpec& query, const TensorSpec& key) const noexcept {
-    const Attention& a = attention();
-    const auto lengths = [](const TensorView& view, bool present) {
-      return present ? static_cast<const int32_t*>(view.data) : nullptr;
-    };
-    const auto pitch = [](const TensorSpec& spec) {
-      const Strides s = strides(spec);
-      return static_cast<int32_t>(s.row > 0 ? s.batch / s.row : 0);
-    };
-    params.query_rows = {lengths(arguments.cu_query, a.packed_query), lengths(arguments.used_query, a.used_query),
-                         static_cast<int32_t>(a.total_query),         static_cast<int32_t>(a.max_query),
-                         plan_.query_side.ragged ? pitch(query) : 0,  plan_.query_side.ragged};
-    params.key_rows = {lengths(arguments.cu_key, a.packed_key), lengths(arguments.used_key, a.used_key),
-                       static_cast<int32_t>(a.total_key),       static_cast<int32_t>(a.max_key),
-                       plan_.key_side.ragged ? pitch(key) : 0,  plan_.key_side.ragged};
-    if (a.lse.present()) {
-      const Strides s = lse_strides(a.lse);
-      params.lse = static_cast<float*>(arguments.lse.data);
-      params.lse_batch_stride = s.batch;
-      params.lse_row_stride = s.row;
-      params.lse_head_stride = s.head;
-    }
-    params.sinks = a.sinks ? static_cast<const float*>(arguments.sinks.data) : nullptr;
-    params.batch = static_cast<int32_t>(a.batch);
-    params.query_heads = static_cast<int32_t>(a.query_heads);
-    params.group = static_cast<int32_t>(a.group());
-    params.has_diagonal = a.diagonal.has_value();
-    params.diagonal = a.diagonal.value_or(0);
-    params.scan = plan_.scan;
-    params.window = a.window;
-    params.order = plan_.order;
-    params.tiles = plan_.tiles;
-    // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
-    constexpr float log2_e = 1.4426950408889634F, most = std::numeric_limits<float>::max();
-    params.scale_log2 = a.scale == 0 ? 0x1p-126F : std::clamp(a.scale * log2_e, -most, most);
   }
 
   const ForwardPlan plan_;

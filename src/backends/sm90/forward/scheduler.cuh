@@ -64,41 +64,49 @@ class TileScheduler {
   }
 
   /// Walks over the sequences, 32 at a time, until the index falls into one. Indices only grow, so each block walks
-  /// once.
+  /// once; what the lanes have counted stays with them.
   TANDEM_DEVICE Position scanned(int32_t index) {
-    while (first_sequence_ <= params_.batch) {
-      const int32_t batch = first_sequence_ + lane_;
-      int32_t tiles = 0;
-      if (batch < params_.batch || (batch == params_.batch && params_.query_rows.cumulative != nullptr))
-        tiles = ceil_divide(locate(params_.query_rows, batch, params_.batch).rows, tile_query);
-      int32_t sum = tiles * params_.query_heads;
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
-        const int32_t left = ptx::shuffle_up(sum, distance);
-        if (lane_ >= distance) sum += left;
-      }
-      const uint32_t beyond = ptx::ballot(index - tiles_before_ < sum);
+    for (; first_sequence_ <= params_.batch; first_sequence_ += 32) {
+      if (!counted_) count();
+      const uint32_t beyond = ptx::ballot(index < tiles_until_);
       if (beyond != 0) {
         const int found = ptx::first_set(beyond);
-        tiles = ptx::shuffle(tiles, found);
-        const int32_t before = ptx::shuffle(sum, found) - tiles * params_.query_heads;
+        const int32_t tiles = ptx::shuffle(tiles_, found);
+        const int32_t before = ptx::shuffle(tiles_until_, found) - tiles * params_.query_heads;
         const TileOrder order{tiles, params_.query_heads, least(params_.order.section, params_.query_heads),
                               params_.order.longest_first};
-        const TilePosition position = order.at(index - tiles_before_ - before);
+        const TilePosition position = order.at(index - before);
         return {first_sequence_ + found, position.head, position.tile};
       }
-      tiles_before_ += ptx::shuffle(sum, 31);
-      first_sequence_ += 32;
+      counted_ = false;
     }
     return {0, 0, -1};
+  }
+
+  /// The tiles of the lane's sequence, and of all up to it.
+  TANDEM_DEVICE void count() {
+    const int32_t batch = first_sequence_ + lane_, before = ptx::shuffle(tiles_until_, 31);
+    tiles_ = 0;
+    if (batch < params_.batch || (batch == params_.batch && params_.query_rows.cumulative != nullptr))
+      tiles_ = ceil_divide(locate(params_.query_rows, batch, params_.batch).rows, tile_query);
+    tiles_until_ = tiles_ * params_.query_heads;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const int32_t left = ptx::shuffle_up(tiles_until_, distance);
+      if (lane_ >= distance) tiles_until_ += left;
+    }
+    tiles_until_ += before;
+    counted_ = true;
   }
 
   const Params& params_;
   int32_t next_;
   int32_t lane_;
   bool first_ = true;
+  // The sequences that are being worked on, one a lane from first_sequence_ on.
   int32_t first_sequence_ = 0;
-  int32_t tiles_before_ = 0;  // of the sequences before first_sequence_
+  bool counted_ = false;
+  int32_t tiles_ = 0, tiles_until_ = 0;
 };
 
 /// The key blocks of a tile, and each consumer's part of them: it passes over blocks that none of its rows sees. A

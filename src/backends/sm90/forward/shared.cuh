@@ -20,26 +20,18 @@ struct ElementOf<Dtype::fp16> {
   using type = fp16;
 };
 
-/// The output tile, if it has room of its own.
-template <class Element, int consumers, int elements, bool present>
-struct OutputBuffer {
-  Element tile[consumers][elements];
-};
-template <class Element, int consumers, int elements>
-struct OutputBuffer<Element, consumers, elements, false> {};
-
 template <Config config>
 struct alignas(1024) Shared {
   using Element = typename ElementOf<config.dtype>::type;
   static constexpr int query_elements = 64 * config.head_dim;
-  static constexpr int output_elements = 64 * config.value_dim;
+  static constexpr int output_elements = 64 * (config.value_dim / config.output_pieces);
   static constexpr int key_elements = config.tile_key * config.head_dim;
   static constexpr int value_elements = config.tile_key * config.value_dim;
 
   Element query[config.consumers][query_elements];
   Element key[config.stages][key_elements];
   Element value[config.stages][value_elements];
-  [[no_unique_address]] OutputBuffer<Element, config.consumers, output_elements, !config.output_in_query> output;
+  Element output[config.consumers][config.output_buffers][output_elements];
   ptx::Barrier query_full[config.consumers], query_empty[config.consumers];
   ptx::Barrier key_full[config.stages], key_empty[config.stages];
   ptx::Barrier value_full[config.stages], value_empty[config.stages];
@@ -48,20 +40,11 @@ struct alignas(1024) Shared {
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
 
-  TANDEM_DEVICE Element* output_tile(int consumer) {
-    if constexpr (config.output_in_query) {
-      static_assert(output_elements <= query_elements);
-      return query[consumer];
-    } else {
-      return output.tile[consumer];
-    }
-  }
-
   static constexpr ptx::Part parts[] = {
       {"query", offsetof(Shared, query), sizeof(query[0])},
       {"key", offsetof(Shared, key), sizeof(key[0])},
       {"value", offsetof(Shared, value), sizeof(value[0])},
-      {"output", offsetof(Shared, value) + sizeof(value), output_elements * sizeof(Element)},
+      {"output", offsetof(Shared, output), sizeof(output[0])},
       {"query_full", offsetof(Shared, query_full), sizeof(ptx::Barrier)},
       {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
       {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},

@@ -1,0 +1,27 @@
+// The mbarriers that carry tiles, stages and queries between the producer and the consumers of a forward kernel.
+#pragma once
+
+#include "backends/sm90/ptx/ptx.hpp"
+
+namespace tandem::internal::sm90::forward {
+
+template <auto config, class SharedMemory>
+TANDEM_DEVICE void init_barriers(SharedMemory& shared) {
+  constexpr int warps = 4 * config.consumers;
+  for (int w = 0; w < config.consumers; ++w) {
+    ptx::init(shared.query_full[w], 1);
+    ptx::init(shared.query_empty[w], 4);
+  }
+  for (int s = 0; s < config.stages; ++s) {
+    ptx::init(shared.key_full[s], 1);
+    ptx::init(shared.key_empty[s], warps);
+    ptx::init(shared.value_full[s], 1);
+    ptx::init(shared.value_empty[s], warps);
+  }
+  for (int s = 0; s < 2; ++s) {
+    ptx::init(shared.tile_full[s], 1);
+    ptx::init(shared.tile_empty[s], warps);
+  }
+}
+
+}  // namespace tandem::internal::sm90::forward

@@ -1,0 +1,150 @@
+// What the consumers of all forward kernels share: the walk over tiles and blocks, releases, turns, the mask. A
+// kernel's consumer derives from it and says what a block's step is.
+#pragma once
+
+#include "backends/sm90/forward/named_barriers.hpp"
+#include "backends/sm90/forward/params.hpp"
+#include "backends/sm90/ptx/ptx.hpp"
+#include "backends/sm90/tile/layout.hpp"
+#include "backends/sm90/tile/ring.cuh"
+
+namespace tandem::internal::sm90::forward {
+
+struct Yes {
+  static constexpr bool value = true;
+};
+struct No {
+  static constexpr bool value = false;
+};
+
+/// `Derived` has before_tile(tile), first_block(tile), step(tile, masked), last_output() and after_tile(tile).
+template <class Derived, auto config, class SharedMemory>
+class ConsumerBase {
+ public:
+  TANDEM_DEVICE ConsumerBase(SharedMemory& shared, const Params& params, int warpgroup)
+      : shared_(shared),
+        params_(params),
+        consumer_(warpgroup),
+        warp_((ptx::thread_index() >> 5) & 3),
+        lane_(ptx::thread_index() & 31) {}
+
+  TANDEM_DEVICE void run() {
+    // The last consumer hands the first turn to the first one.
+    if (config.pingpong && consumer_ == config.consumers - 1) ptx::barrier_arrive(turn_barrier(0), 256);
+    while (true) {
+      ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
+      const Tile& tile = shared_.tile[slot_.stage];
+      if (ptx::uniform(tile.row) < 0) break;
+      take_blocks(tile);
+      self().before_tile(tile);
+      overlapped_tile(tile);
+      self().after_tile(tile);
+      ptx::sync_warp();  // every lane has read the tile
+      if (lane_ == 0) ptx::arrive(shared_.tile_empty[slot_.stage]);
+      slot_.next();
+    }
+    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();  // shared memory must outlive the stores that read it
+  }
+
+ protected:
+  TANDEM_DEVICE Derived& self() { return static_cast<Derived&>(*this); }
+
+  TANDEM_DEVICE void take_blocks(const Tile& tile) {
+    const Range own = tile.own[consumer_];
+    block_ = ptx::uniform(own.end - 1);
+    end_ = ptx::uniform(own.begin);
+    skipped_before_ = ptx::uniform(tile.visit.end - own.end);
+    skipped_behind_ = ptx::uniform(own.begin - tile.visit.begin);
+    full_begin_ = ptx::uniform(tile.full[consumer_].begin);
+    full_end_ = ptx::uniform(tile.full[consumer_].end);
+  }
+  TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
+
+  /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which
+  /// they are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets
+  /// its turns go by.
+  TANDEM_DEVICE void skip(int blocks) {
+    for (; blocks > 0; --blocks) {
+      ptx::wait(shared_.key_full[key_.stage], key_.parity);
+      release_key();
+      wait_turn();
+      give_turn();
+      ptx::wait(shared_.value_full[value_.stage], value_.parity);
+      release_value();
+    }
+  }
+
+  /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the
+  /// softmax of the next runs while the other warpgroup has its turn.
+  TANDEM_DEVICE void overlapped_tile(const Tile& tile) {
+    skip(skipped_before_);
+    self().first_block(tile);
+    // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
+    int masked_until = full_end_;
+    while (true) {
+      for (; block_ >= masked_until; --block_) self().step(tile, Yes{});
+      for (; block_ >= full_begin_; --block_) self().step(tile, No{});
+      if (block_ < end_) break;
+      masked_until = end_;
+    }
+    self().last_output();
+    skip(skipped_behind_);
+  }
+
+  /// Hides the keys that a row doesn't see. Columns are compared with each row's range, both relative to this thread's
+  /// first column.
+  template <class Score, int count>
+  TANDEM_DEVICE void mask(Score (&scores)[count], const Tile& tile, int block, Score hidden) {
+    const int row = tile.row + 64 * consumer_ + fragment_row(warp_, lane_);
+    const int first_column = block * config.tile_key + fragment_column(lane_, 0);
+    int begin[2], end[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      Range seen{0, 0};
+      if (row + 8 * r < tile.queries) seen = visible_keys(row + 8 * r, tile.keys, tile.diagonal, params_.window);
+      begin[r] = seen.begin - first_column;
+      end[r] = seen.end - first_column;
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (fragment_column(0, i) >= end[fragment_upper(i)]) scores[i] = hidden;
+    if (params_.window.left < Window::unlimited) {
+#pragma unroll
+      for (int i = 0; i < count; ++i)
+        if (fragment_column(0, i) < begin[fragment_upper(i)]) scores[i] = hidden;
+    }
+  }
+
+  // Releases are one arrival a warp; a stage is empty when all warps of all consumers have arrived.
+  TANDEM_DEVICE void release_key() {
+    if (lane_ == 0) ptx::arrive(shared_.key_empty[key_.stage]);
+    key_.next();
+  }
+  TANDEM_DEVICE void release_value() {
+    if (lane_ == 0) ptx::arrive(shared_.value_empty[value_.stage]);
+    value_.next();
+  }
+  /// After the tile's last QK, so that the next tile's query arrives while this one ends.
+  TANDEM_DEVICE void release_query() {
+    if (lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);
+    query_parity_ ^= 1;
+  }
+
+  TANDEM_DEVICE void wait_turn() {
+    if constexpr (config.pingpong) ptx::barrier_sync(turn_barrier(consumer_), 256);
+  }
+  TANDEM_DEVICE void give_turn() {
+    if constexpr (config.pingpong)
+      ptx::barrier_arrive(turn_barrier(consumer_ + 1 == config.consumers ? 0 : consumer_ + 1), 256);
+  }
+
+  SharedMemory& shared_;
+  const Params& params_;
+  const int consumer_, warp_, lane_;
+  RingPosition<config.stages> key_, value_;
+  RingPosition<2> slot_;
+  int query_parity_ = 0;
+  int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0, skipped_before_ = 0, skipped_behind_ = 0;
+};
+
+}  // namespace tandem::internal::sm90::forward
