@@ -45,24 +45,6 @@ const Variant* choose_variant(const Attention& a) {
   return best;
 }
 
-/// Heads that are worked on together: as many as leave their keys and values in the L2 cache, but enough tiles to keep
-/// the last ones from waiting for each other. Measured at causal 512 to 16k (docs/performance-log.md): 32 MB is best to
-/// 2k, 16 heads beyond, even where they exceed the cache.
-int64_t section_heads(const Attention& a) {
-  constexpr int64_t budget = 32 << 20, least_heads = 16;
-  const int64_t per_key_head = std::max<int64_t>(1, a.max_key * (a.head_dim + a.value_dim) * 2);
-  const int64_t most = std::max(least_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
-  // Even sections: a small last one would end in tiles that wait for each other.
-  const int64_t heads = std::max<int64_t>(1, a.batch * a.query_heads), sections = (heads + most - 1) / most;
-  return (heads + sections - 1) / sections;
-}
-
-size_t reserve(ForwardPlan& plan, size_t bytes) {
-  const size_t at = plan.workspace_bytes;
-  plan.workspace_bytes += (bytes + 255) / 256 * 256;
-  return at;
-}
-
 void plan_copies(ForwardPlan& plan, const Attention& a) {
   plan.copy_query = sm90::unfit_for_tma(a.query, plan.query_side);
   plan.copy_key = sm90::unfit_for_tma(a.key, plan.key_side);
@@ -83,28 +65,6 @@ void plan_copies(ForwardPlan& plan, const Attention& a) {
   if (plan.copy_out) plan.out_at = reserve(plan, bytes(a.out));
 }
 
-Status plan_schedule(ForwardPlan& plan, const Attention& a, const sm90::DeviceTraits& device) {
-  const int64_t tile = plan.variant->config.tile_query();
-  const int64_t most = (a.max_query + tile - 1) / tile;
-  int64_t tiles = a.batch * most;
-  if (a.packed_query) tiles = std::min(tiles, a.total_query / tile + a.batch) + 1;  // 1: rows behind the last sequence
-  tiles *= a.query_heads;
-  if (tiles >= int64_t{1} << 31 || a.batch * a.query_heads >= int64_t{1} << 31)
-    return error(Code::unsupported, "query", "%lld query tiles are too many for one launch; the limit is 2^31",
-                 static_cast<long long>(tiles));
-  plan.tiles = static_cast<int32_t>(tiles);
-  plan.grid = std::min(plan.tiles, device.multiprocessors);
-  plan.scan = a.packed_query;
-  const int64_t heads = a.batch * a.query_heads;
-  plan.order = {static_cast<int32_t>(most), static_cast<int32_t>(heads),
-                static_cast<int32_t>(std::min(section_heads(a), heads)),
-                a.window.right < Window::unlimited && a.window.left >= Window::unlimited};
-  const bool uneven = plan.order.longest_first || plan.scan || a.used_key;
-  plan.dynamic = uneven && plan.tiles > plan.grid;
-  if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
-  return {};
-}
-
 }  // namespace
 
 Result<ForwardPlan> plan_forward_sm90(const Attention& a, const sm90::DeviceTraits& device) noexcept {
@@ -114,15 +74,11 @@ Result<ForwardPlan> plan_forward_sm90(const Attention& a, const sm90::DeviceTrai
   if (plan.variant == nullptr)
     return error(Code::unsupported, "value", "no compiled kernel serves head dim %lld with value dim %lld",
                  static_cast<long long>(a.head_dim), static_cast<long long>(a.value_dim));
-  plan.query_side = {a.packed_query ? 1 : a.batch, a.packed_query ? a.total_query : a.max_query, a.query_heads,
-                     a.packed_query};
-  // A tensor map can't have a dimension of 0: a ragged one ends any sequence where its length says.
-  plan.key_side = {a.packed_key ? 1 : a.batch, a.packed_key ? a.total_key : a.max_key, a.key_heads,
-                   a.packed_key || a.used_key || a.max_key == 0};
-  plan.empty = a.batch == 0 || a.query_heads == 0 || a.total_query == 0 || a.max_query == 0;
+  plan_sides(plan, a);
   if (plan.empty) return plan;
   plan_copies(plan, a);
-  if (const Status status = plan_schedule(plan, a, device); !status.ok()) return status;
+  if (const Status status = plan_schedule(plan, a, plan.variant->config.tile_query(), 2, device); !status.ok())
+    return status;
   return plan;
 }
 
@@ -135,11 +91,7 @@ std::string describe(const ForwardPlan& plan, const Attention& a) {
           std::to_string(c.consumers) + " consumer warpgroups, " + std::to_string(c.stages) + " stages of K and V";
   text += "\n  head dims   " + std::to_string(a.head_dim) + " and " + std::to_string(a.value_dim) + " in " +
           std::to_string(c.head_dim) + " and " + std::to_string(c.value_dim);
-  text += "\n  schedule    " + std::string(plan.scan ? "at most " : "") + std::to_string(plan.tiles) + " tiles on " +
-          std::to_string(plan.grid) + " blocks, " +
-          (plan.dynamic ? "handed out by a counter" : "in strides of the grid") +
-          (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads"
-                                    : "");
+  text += describe_schedule(plan);
   text += "\n  shared      " + std::to_string(c.shared_bytes()) + " bytes a block, " + std::to_string(c.threads()) +
           " threads";
   text += "\n  workspace   " + std::to_string(plan.workspace_bytes) + " bytes";

@@ -10,7 +10,10 @@
 #include "backends/sm90/backward/launch.hpp"
 #include "backends/sm90/device.hpp"
 #include "backends/sm90/forward/launch.hpp"
+#include "backends/sm90/forward_fp8/launch.hpp"
+#include "backends/sm90/quantize/launch.hpp"
 #include "common/status.hpp"
+#include "plan/scales.hpp"
 
 namespace tandem::internal::emulator {
 
@@ -128,6 +131,34 @@ size_t extent(const TensorSpec& spec) {
   return static_cast<size_t>((last + 1) * bytes);
 }
 
+/// What 8-bit attention adds: scales and means, which the quantiser writes and the forward reads, and what the
+/// quantiser alone takes.
+template <class Add>
+void add_quantised(const Attention& a, const Arguments& arguments, const Add& add) {
+  const bool writes = a.pass == Pass::quantize;
+  const struct {
+    const char* name;
+    const TensorView& view;
+    const TensorSpec& spec;
+    bool writable;
+  } list[] = {{"quantized_query", arguments.quantized_query, a.quantized_query, true},
+              {"quantized_key", arguments.quantized_key, a.quantized_key, true},
+              {"quantized_value", arguments.quantized_value, a.quantized_value, true},
+              {"query_scale", arguments.query_scale, a.query_scale, writes},
+              {"key_scale", arguments.key_scale, a.key_scale, writes},
+              {"value_scale", arguments.value_scale, a.value_scale, writes},
+              {"value_mean", arguments.value_mean, a.value_mean, writes},
+              {"query_amax", arguments.query_amax, arguments.query_amax.spec, false},
+              {"key_amax", arguments.key_amax, arguments.key_amax.spec, false},
+              {"value_amax", arguments.value_amax, arguments.value_amax.spec, false},
+              {"rope_cos", arguments.rope_cos, a.rope_cos, false},
+              {"rope_sin", arguments.rope_sin, a.rope_sin, false},
+              {"position", arguments.position, arguments.position.spec, false},
+              {"out_scale", arguments.out_scale, arguments.out_scale.spec, false}};
+  for (const auto& tensor : list)
+    if (tensor.spec.present()) add(tensor.name, tensor.view.data, extent(tensor.spec), tensor.writable);
+}
+
 /// Tells the emulator, around each run, which memory the kernels may touch.
 class EmulatedExecutable final : public Executable {
  public:
@@ -136,6 +167,7 @@ class EmulatedExecutable final : public Executable {
 
   size_t workspace_bytes() const noexcept override { return hopper_->workspace_bytes(); }
   std::string describe() const override { return hopper_->describe(); }
+  Quantization quantization() const noexcept override { return hopper_->quantization(); }
   Status copy_to_host(void* destination, const void* source, size_t bytes, void*) const noexcept override {
     std::memcpy(destination, source, bytes);
     return {};
@@ -163,6 +195,7 @@ class EmulatedExecutable final : public Executable {
       if (a.grad_query.present()) add("grad_query", arguments.grad_query.data, extent(a.grad_query), true);
       if (a.grad_key.present()) add("grad_key", arguments.grad_key.data, extent(a.grad_key), true);
       if (a.grad_value.present()) add("grad_value", arguments.grad_value.data, extent(a.grad_value), true);
+      add_quantised(a, arguments, add);
       add("workspace", workspace, workspace_bytes(), true);
       launch_buffers = &buffers;
       const Status status = hopper_->run(arguments, workspace, stream);
@@ -175,21 +208,27 @@ class EmulatedExecutable final : public Executable {
   std::shared_ptr<const Executable> hopper_;
 };
 
+ExecutableResult prepare_on(const Attention& attention, std::shared_ptr<sm90::Device> device) {
+  if (attention.pass == Pass::quantize) return sm90::quantize::prepare(attention, std::move(device));
+  if (attention.pass == Pass::backward) return sm90::backward::prepare(attention, std::move(device));
+  if (eight_bits(attention.dtype)) return sm90::forward_fp8::prepare(attention, std::move(device));
+  return sm90::forward::prepare(attention, std::move(device));
+}
+
 }  // namespace
 
 Status available() noexcept { return load().status(); }
 
 ExecutableResult prepare(const Attention& attention) noexcept {
-  if (attention.pass != Pass::forward && attention.pass != Pass::backward)
-    return error(Code::unsupported, "pass", "the emulator serves the forward and the backward pass");
+  if (attention.pass == Pass::append || attention.pass == Pass::merge)
+    return error(Code::unsupported, "pass", "the emulator serves the passes forward, backward and quantize");
   return guarded([&]() -> ExecutableResult {
     const Result<const Interface*> interface = load();
     if (!interface) return interface.status();
     const Result<Settings> chosen = settings();
     if (!chosen) return chosen.status();
     auto device = std::make_shared<EmulatedDevice>(**interface, attention.options.emulator_seed, *chosen);
-    ExecutableResult hopper = attention.pass == Pass::backward ? sm90::backward::prepare(attention, std::move(device))
-                                                               : sm90::forward::prepare(attention, std::move(device));
+    ExecutableResult hopper = prepare_on(attention, std::move(device));
     if (!hopper) return hopper.status();
     return std::shared_ptr<const Executable>(std::make_shared<EmulatedExecutable>(std::move(*hopper)));
   });

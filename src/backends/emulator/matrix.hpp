@@ -43,19 +43,21 @@ struct Operand {
 
 /// Calls `visit(address, row, k)` for each 16-byte segment of the operand; `address` is in the shared window. The
 /// segment holds consecutive elements along k (K-major) or along the rows (MN-major), from (row, k) on. PTX ISA,
-/// "Strides": for K major, `stride` leads from one group of eight rows to the next; for MN major, `leading` leads from
-/// one swizzle row of elements to the next, and `stride` from one group of eight k to the next.
+/// "Strides": for K major, `stride` leads from one group of eight rows to the next, and without a swizzle `leading`
+/// from one core matrix to the next along k; for MN major, `leading` leads from one swizzle row of elements to the
+/// next, and `stride` from one group of eight k to the next.
 template <class Visit>
 void for_segments(const Operand& operand, Visit visit) {
   const DecodedDescriptor& d = operand.at;
   const uint32_t row_bytes = d.swizzle ? static_cast<uint32_t>(d.swizzle) : 16;
   const int per_segment = 16 / operand.element_bytes;
   if (operand.major == ptx::Major::K) {
+    const uint32_t second = d.swizzle ? 16 : d.leading;
     for (int row = 0; row < operand.rows; ++row) {
       const uint32_t at =
           d.start + static_cast<uint32_t>(row / 8) * d.stride + static_cast<uint32_t>(row % 8) * row_bytes;
       visit(swizzled(at, d.swizzle), row, 0);
-      visit(swizzled(at + 16, d.swizzle), row, per_segment);
+      visit(swizzled(at + second, d.swizzle), row, per_segment);
     }
     return;
   }

@@ -240,9 +240,6 @@ TANDEM_DEVICE void unpack(uint32_t packed, float& low, float& high) {
   low = to_float(Element{static_cast<uint16_t>(packed)});
   high = to_float(Element{static_cast<uint16_t>(packed >> 16)});
 }
-TANDEM_DEVICE uint32_t pack_e4m3(float low, float high) {
-  return to_e4m3(low).bits | static_cast<uint32_t>(to_e4m3(high).bits) << 8;
-}
 TANDEM_DEVICE int round_int8(float x) {
   return std::isnan(x) ? 0 : static_cast<int>(::nearbyintf(::fminf(::fmaxf(x, -128.0f), 127.0f)));
 }

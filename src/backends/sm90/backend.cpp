@@ -3,8 +3,11 @@
 #include "backends/sm90/backward/launch.hpp"
 #include "backends/sm90/cuda_device.hpp"
 #include "backends/sm90/forward/launch.hpp"
+#include "backends/sm90/forward_fp8/launch.hpp"
 #include "backends/sm90/kernels.hpp"
+#include "backends/sm90/quantize/launch.hpp"
 #include "common/status.hpp"
+#include "plan/scales.hpp"
 
 namespace tandem::internal::sm90 {
 
@@ -15,11 +18,13 @@ Status available() noexcept {
 }
 
 ExecutableResult prepare(const Attention& attention) noexcept {
-  if (attention.pass != Pass::forward && attention.pass != Pass::backward)
-    return error(Code::unsupported, "pass", "the sm90 backend serves the forward and the backward pass");
+  if (attention.pass == Pass::append || attention.pass == Pass::merge)
+    return error(Code::unsupported, "pass", "the sm90 backend serves the passes forward, backward and quantize");
   auto device = cuda_device(attention.device.index);
   if (!device) return device.status();
+  if (attention.pass == Pass::quantize) return quantize::prepare(attention, std::move(*device));
   if (attention.pass == Pass::backward) return backward::prepare(attention, std::move(*device));
+  if (eight_bits(attention.dtype)) return forward_fp8::prepare(attention, std::move(*device));
   return forward::prepare(attention, std::move(*device));
 }
 

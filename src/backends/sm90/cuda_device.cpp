@@ -58,6 +58,8 @@ driver::MapType map_type(Dtype dtype) {
 
 driver::MapSwizzle map_swizzle(ptx::Swizzle swizzle) {
   switch (swizzle) {
+    case ptx::Swizzle::none:
+      return driver::MapSwizzle::none;
     case ptx::Swizzle::bytes32:
       return driver::MapSwizzle::bytes32;
     case ptx::Swizzle::bytes64:

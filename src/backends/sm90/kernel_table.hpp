@@ -6,7 +6,9 @@
 #include "backends/sm90/backward/params.hpp"
 #include "backends/sm90/backward/variants.hpp"
 #include "backends/sm90/copy/params.hpp"
+#include "backends/sm90/forward_fp8/variants.hpp"
 #include "backends/sm90/kernels.hpp"
+#include "backends/sm90/quantize/params.hpp"
 #include "backends/sm90/variants.hpp"
 
 namespace tandem::internal::sm90 {
@@ -17,6 +19,14 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
     const forward::Config& c = variant.config;
     return {variant.name,     "forward",   c.dtype == Dtype::bf16 ? "bf16" : "fp16",
             c.head_dim,       c.value_dim, c.tile_query(),
+            c.tile_key,       c.threads(), registers,
+            c.shared_bytes(), local_bytes};
+  }
+  for (const forward_fp8::Variant& variant : forward_fp8_variants) {
+    if (name != variant.name) continue;
+    const forward_fp8::Config& c = variant.config;
+    return {variant.name,     "forward",   c.dtype == Dtype::int8 ? "int8" : "e4m3",
+            c.head_dim,       c.head_dim,  c.tile_query(),
             c.tile_key,       c.threads(), registers,
             c.shared_bytes(), local_bytes};
   }
@@ -40,11 +50,15 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
             registers,  before ? 0 : backward::FinishParams::shared_bytes,
             local_bytes};
   }
+  for (const quantize::Kernel& kernel : quantize::kernels)
+    if (name == kernel.name)
+      return {kernel.name, "quantize", "fp16", 0, 0, 0, 0, kernel.threads, registers, kernel.shared_bytes, local_bytes};
   return {};
 }
 
-constexpr size_t kernel_count = std::size(forward_variants) + std::size(helper_kernels) + std::size(backward_variants) +
-                                std::size(backward_helpers);
+constexpr size_t kernel_count = std::size(forward_variants) + std::size(forward_fp8_variants) +
+                                std::size(helper_kernels) + std::size(backward_variants) + std::size(backward_helpers) +
+                                std::size(quantize::kernels);
 /// Defined by the generated source.
 extern const std::array<KernelImage, kernel_count> table_of_kernels;
 

@@ -2,14 +2,15 @@
 #include "backends/sm90/tensor_maps.hpp"
 
 #include "backends/sm90/forward/params.hpp"
+#include "plan/spec.hpp"
 
 namespace tandem::internal::sm90 {
 
 const char* unfit_for_tma(const TensorSpec& spec, const Side& side) noexcept {
-  constexpr int64_t unit = 8;  // 16 bytes of 16-bit elements
+  const int64_t unit = 16 / element_bytes(spec.dtype);
   const Strides s = strides(spec);
   if (spec.alignment < 16) return "its data is not promised to be 16-byte aligned";
-  const auto fits = [](int64_t size, int64_t stride) { return size <= 1 || (stride > 0 && stride % unit == 0); };
+  const auto fits = [unit](int64_t size, int64_t stride) { return size <= 1 || (stride > 0 && stride % unit == 0); };
   if (!fits(side.rows, s.row) || !fits(side.heads, s.head) || !fits(side.batch, s.batch))
     return "a stride is 0 or not a multiple of 16 bytes";
   // A ragged map addresses all rows from one base in steps of the row stride.
@@ -22,9 +23,11 @@ TensorMapSpec attention_map(const TensorSpec& spec, void* data, const Side& side
                             int tile_rows) noexcept {
   const Strides s = strides(spec);
   // A dimension of one element is never stepped over; its stride only has to be valid.
-  const auto bytes = [](int64_t size, int64_t stride) { return static_cast<uint64_t>(size <= 1 ? 8 : stride) * 2; };
+  const auto element = static_cast<uint64_t>(element_bytes(spec.dtype));
+  const auto bytes = [&](int64_t n, int64_t stride) { return n <= 1 ? 16 : static_cast<uint64_t>(stride) * element; };
   const auto size = [](int64_t n) { return static_cast<uint64_t>(n < 1 ? 1 : n); };
-  const uint64_t row_bytes = side.ragged && s.row > 0 ? static_cast<uint64_t>(s.row) * 2 : bytes(side.rows, s.row);
+  const uint64_t row_bytes =
+      side.ragged && s.row > 0 ? static_cast<uint64_t>(s.row) * element : bytes(side.rows, s.row);
   TensorMapSpec map;
   map.base = data;
   map.dtype = spec.dtype;
@@ -49,7 +52,7 @@ TensorMapSpec attention_map(const TensorSpec& spec, void* data, const Side& side
   map.box[0] = static_cast<uint32_t>(chunk_columns);
   map.box[1] = static_cast<uint32_t>(tile_rows);
   map.box[2] = map.box[3] = map.box[4] = 1;
-  map.swizzle = chunk_columns == 64 ? ptx::Swizzle::bytes128 : ptx::Swizzle::bytes64;
+  map.swizzle = static_cast<ptx::Swizzle>(chunk_columns * static_cast<int>(element));
   return map;
 }
 

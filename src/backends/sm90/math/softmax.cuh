@@ -12,8 +12,7 @@
 // block.
 #pragma once
 
-#include "backends/sm90/ptx/ptx.hpp"
-#include "backends/sm90/tile/layout.hpp"
+#include "backends/sm90/math/rows.cuh"
 
 namespace tandem::internal::sm90 {
 
@@ -33,7 +32,7 @@ struct SumLimit<fp16> {
 };
 
 template <class Element, int tile_key, int value_dim>
-class Softmax {
+class Softmax : public RowSums {
  public:
   using Scores = float[tile_key / 2];
   using Weights = uint32_t[tile_key / 16][4];  // P, as wgmma's A operand
@@ -104,37 +103,15 @@ class Softmax {
 
   /// After a tile's last block: the sums of whole rows.
   TANDEM_DEVICE void finish() {
+    sum_lanes();
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      sum_[r] += ptx::shuffle_xor(sum_[r], 1);
-      sum_[r] += ptx::shuffle_xor(sum_[r], 2);
+    for (int r = 0; r < 2; ++r)
       if (raw()) reference_[r] *= scale_;
-    }
-  }
-  /// Adds a sink: a logit, natural, that joins the denominator alone. Returns the factor that the output must take. A
-  /// row that saw no key stays one.
-  TANDEM_DEVICE float add_sink(int r, float sink) {
-    if (sum_[r] == 0) return 1;
-    const float logit = sink * log2_e;
-    const float reference = ptx::maximum(reference_[r], logit);
-    const float factor = ptx::exp2(reference_[r] - reference);
-    sum_[r] = sum_[r] * factor + ptx::exp2(logit - reference);
-    reference_[r] = reference;
-    return factor;
-  }
-  TANDEM_DEVICE float sum(int r) const { return sum_[r]; }
-  /// The natural logarithm of the sum of exponentials; -inf for a row that saw no key.
-  TANDEM_DEVICE float lse(int r) const {
-    return sum_[r] == 0 ? -infinity : (reference_[r] + ptx::log2(sum_[r])) * ln_2;
   }
 
  private:
-  static constexpr float infinity = __builtin_huge_valf();
-  static constexpr float nothing = 3e38f;
   static constexpr float raw_from = 0x1p24f;
   static constexpr float always = -1;  // a limit that every sum passes
-  static constexpr float log2_e = 1.4426950408889634f;
-  static constexpr float ln_2 = 0.6931471805599453f;
 
   TANDEM_DEVICE bool raw() const { return limit_ == always; }
 
@@ -157,32 +134,12 @@ class Softmax {
 
   /// The score of each row with the largest scaled value: the largest, or for a negative scale the smallest.
   TANDEM_DEVICE void row_extreme(const Scores& scores, float (&extreme)[2]) const {
+    const auto value = [](float score) { return score; };
     if (scale_ > 0)
-      row_reduce(scores, extreme, [](float a, float b) { return ptx::maximum(a, b); });
+      row_reduce(scores, extreme, value, [](float a, float b) { return ptx::maximum(a, b); });
     else
-      row_reduce(scores, extreme, [](float a, float b) { return ptx::minimum(a, b); });
+      row_reduce(scores, extreme, value, [](float a, float b) { return ptx::minimum(a, b); });
   }
-  template <class Operation>
-  static TANDEM_DEVICE void row_reduce(const Scores& scores, float (&result)[2], Operation better) {
-    float part[4] = {scores[0], scores[2], scores[1], scores[3]};  // two chains a row
-#pragma unroll
-    for (int i = 4; i < tile_key / 2; ++i) {
-      float& chain = part[fragment_upper(i) + 2 * (i & 1)];
-      chain = better(chain, scores[i]);
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float x = better(part[r], part[r + 2]);
-      x = better(x, ptx::shuffle_xor(x, 1));
-      result[r] = better(x, ptx::shuffle_xor(x, 2));
-    }
-  }
-
-  static TANDEM_DEVICE void rescale(Output& output, float factor0, float factor1) {
-#pragma unroll
-    for (int i = 0; i < value_dim / 2; ++i) output[i] *= fragment_upper(i) ? factor1 : factor0;
-  }
-
   /// The rare path: redoes a block with its true maximum. The scores are untouched still. In a first block nothing
   /// depends on the old reference yet.
   template <bool is_first>
@@ -241,7 +198,7 @@ class Softmax {
 
   float scale_;
   float limit_ = 0;
-  float reference_[2], sum_[2], correction_[2], before_[2];
+  float correction_[2], before_[2];
 };
 
 }  // namespace tandem::internal::sm90

@@ -83,12 +83,6 @@ TANDEM_DEVICE void unpack<fp16>(uint32_t packed, float& low, float& high) {
       : "r"(packed));
 }
 
-/// Two floats to two e4m3 elements in the lower half of a register; beyond 448 they saturate, NaN becomes 0x7f.
-TANDEM_DEVICE uint32_t pack_e4m3(float low, float high) {
-  uint16_t packed;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
-  return packed;
-}
 /// The nearest integer of -128 to 127, even where two are as near; 0 for NaN.
 TANDEM_DEVICE int round_int8(float x) {
   int rounded;

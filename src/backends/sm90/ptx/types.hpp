@@ -25,8 +25,23 @@ struct Descriptor {
 /// (MN).
 enum class Major { K, MN };
 
-/// Bytes of a shared-memory row that the swizzle permutes in 16-byte pieces; the same for TMA and wgmma.
-enum class Swizzle : int { bytes32 = 32, bytes64 = 64, bytes128 = 128 };
+/// Bytes of a shared-memory row that the swizzle permutes in 16-byte pieces; the same for TMA and wgmma. none: wgmma
+/// operands are core matrices of eight rows of 16 bytes.
+enum class Swizzle : int { none = 0, bytes32 = 32, bytes64 = 64, bytes128 = 128 };
+
+/// The swizzle's number in a matrix descriptor.
+constexpr uint32_t descriptor_mode(Swizzle swizzle) {
+  switch (swizzle) {
+    case Swizzle::bytes128:
+      return 1;
+    case Swizzle::bytes64:
+      return 2;
+    case Swizzle::bytes32:
+      return 3;
+    default:
+      return 0;
+  }
+}
 
 /// An array of a shared-memory struct: what the emulator's reports and printed plans call it.
 struct Part {

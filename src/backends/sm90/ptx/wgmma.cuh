@@ -10,10 +10,11 @@ namespace tandem::ptx {
 
 /// Descriptor of an operand in shared memory. Byte offsets: `leading` between core matrices along the contiguous
 /// dimension beyond one swizzle row, `stride` between groups of eight rows (PTX ISA, "Strides"). For a K-major operand
-/// that lies within one swizzle row `leading` is not used.
+/// that lies within one swizzle row `leading` is not used; without a swizzle it leads from one core matrix to the next
+/// along K.
 template <Swizzle swizzle>
 TANDEM_DEVICE Descriptor matrix(const void* data, uint32_t leading, uint32_t stride) {
-  constexpr uint32_t mode = swizzle == Swizzle::bytes128 ? 1 : swizzle == Swizzle::bytes64 ? 2 : 3;
+  constexpr uint32_t mode = descriptor_mode(swizzle);
   return {((shared_address(data) & 0x3ffffu) >> 4) | (leading >> 4) << 16, (stride >> 4) | mode << 30};
 }
 /// The operand `bytes` further on. Within a swizzle atom the hardware applies the swizzle to the sum.

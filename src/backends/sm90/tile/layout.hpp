@@ -7,19 +7,25 @@
 
 namespace tandem::internal::sm90 {
 
-/// A 16-bit tile of so many columns is stored as chunks of whole swizzle rows, one after the other: the widest chunk
-/// (64 elements, 128 bytes) that divides the columns, so that TMA fills a chunk with one box.
-template <int columns>
+/// Columns of a chunk: of the swizzle rows (128, 64 or 32 bytes) the widest that divides the tile's row.
+TANDEM_SHARED_FUNCTION constexpr int chunk_columns(int columns, int element_bytes) {
+  const int bytes = columns * element_bytes;
+  return (bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32) / element_bytes;
+}
+
+/// A tile of so many columns is stored as chunks of whole swizzle rows, one after the other, so that TMA fills a chunk
+/// with one box.
+template <int columns, int element_bytes = 2>
 struct ChunkLayout {
-  static constexpr int chunk_columns = columns % 64 == 0 ? 64 : 32;
+  static constexpr int chunk_columns = sm90::chunk_columns(columns, element_bytes);
   static_assert(columns % chunk_columns == 0);
   static constexpr int chunks = columns / chunk_columns;
-  static constexpr int row_bytes = chunk_columns * 2;
-  static constexpr ptx::Swizzle swizzle = chunk_columns == 64 ? ptx::Swizzle::bytes128 : ptx::Swizzle::bytes64;
+  static constexpr int row_bytes = chunk_columns * element_bytes;
+  static constexpr auto swizzle = static_cast<ptx::Swizzle>(row_bytes);
   static constexpr int group_bytes = 8 * row_bytes;  // between groups of eight rows: a descriptor's stride offset
-  static constexpr int steps = chunk_columns / 16;   // wgmma's reductions of 16 in a chunk of a K-major operand
+  static constexpr int steps = row_bytes / 32;       // wgmma's reductions of 32 bytes in a chunk of a K-major operand
 
-  static TANDEM_SHARED_FUNCTION constexpr int bytes(int rows) { return rows * columns * 2; }
+  static TANDEM_SHARED_FUNCTION constexpr int bytes(int rows) { return rows * columns * element_bytes; }
   /// Bytes from the start of a tile with `rows` rows to its chunk c.
   static TANDEM_SHARED_FUNCTION constexpr int chunk_offset(int rows, int c) { return c * rows * row_bytes; }
   /// The same to the k-th reduction step of a K-major operand. The hardware swizzles addresses within the row itself.

@@ -1,0 +1,201 @@
+// The consumers' role in 8-bit attention (FA-3 Algorithm 2): scores from e4m3 or int8 queries and keys, weights in e4m3
+// as the tensor cores leave them (values are packed to suit), and now and then the promotion of O to float32 sums.
+#pragma once
+
+#include "backends/sm90/forward/consumer_base.cuh"
+#include "backends/sm90/forward_fp8/epilogue.cuh"
+#include "backends/sm90/forward_fp8/promotion.cuh"
+#include "backends/sm90/forward_fp8/shared.cuh"
+#include "backends/sm90/math/softmax_fp8.cuh"
+
+namespace tandem::internal::sm90::forward_fp8 {
+
+using forward::No;
+using forward::Yes;
+
+template <Config config>
+class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<config>> {
+  using Base = forward::ConsumerBase<Consumer<config>, config, Shared<config>>;
+  friend Base;
+  using Element = typename ElementOf<config.dtype>::type;
+  using Score = typename ElementOf<config.dtype>::Score;
+  using QueryLayout = ChunkLayout<config.head_dim, 1>;  // of queries and keys
+  using RowSoftmax = SoftmaxFp8<Score, config.tile_key, config.head_dim>;
+
+ public:
+  TANDEM_DEVICE Consumer(Shared<config>& shared, const Params& params, int warpgroup)
+      : Base(shared, params, warpgroup), fp8_params_(params) {}
+
+ private:
+  using Base::block_;
+  using Base::consumer_;
+  using Base::end_;
+  using Base::key_;
+  using Base::lane_;
+  using Base::shared_;
+  using Base::value_;
+  using Base::warp_;
+
+  TANDEM_DEVICE void before_tile(const Tile&) {
+    query_scale_ = shared_.tile_scales[this->slot_.stage].query[consumer_];
+    until_promotion_ = fp8_params_.promote_every;
+    promoted_ = false;
+  }
+  TANDEM_DEVICE void after_tile(const Tile& tile) {
+    if constexpr (config.promotes) {
+      if (promoted_) promotion().add_to(output_, softmax_);
+    }
+    softmax_.finish();
+    Epilogue<config> epilogue{shared_, fp8_params_, tile, consumer_, warp_, lane_};
+    epilogue.store(output_, softmax_, shared_.tile_scales[this->slot_.stage].value);
+  }
+
+  /// S and P of the first block, with nothing to overlap with yet.
+  TANDEM_DEVICE void first_block(const Tile& tile) {
+    ptx::wait(shared_.query_full[consumer_], this->query_parity_);
+    ptx::wait(shared_.key_full[key_.stage], key_.parity);
+    clear_scores();
+    ptx::wgmma_fence(scores_);
+    issue_scores(key_descriptor(), query_descriptor());
+    take_scales();
+    ptx::wgmma_wait<0>(scores_);
+    end_scores();
+    clear_output();
+    if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
+    softmax_.first(scores_, weights_);
+    --block_;
+  }
+  /// O of the last block, with nothing to overlap with any more.
+  TANDEM_DEVICE void last_output() {
+    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    ptx::wgmma_fence(output_, weights_);
+    issue_output(value_descriptor(), No{});
+    ptx::wgmma_wait<0>(output_, weights_);
+    this->release_value();
+  }
+
+  template <class Masked>
+  TANDEM_DEVICE void step(const Tile& tile, Masked) {
+    if constexpr (config.output_first)
+      output_and_scores();
+    else
+      scores_and_output();
+    if constexpr (Masked::value) this->mask(scores_, tile, block_, softmax_.masked());
+    if constexpr (config.promotes) {
+      if (--until_promotion_ == 0) promote();
+    }
+    softmax_.next(scores_, weights_, output_);
+  }
+  /// S of this block, then O of the one before (Algorithm 2, lines 8 to 14).
+  TANDEM_DEVICE void scores_and_output() {
+    const ptx::Descriptor key = key_descriptor(), query = query_descriptor(), value = value_descriptor();
+    ptx::wait(shared_.key_full[key_.stage], key_.parity);
+    this->wait_turn();
+    clear_scores();
+    ptx::wgmma_fence(scores_, output_, weights_);
+    issue_scores(key, query);
+    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    ptx::wgmma_fence();
+    issue_output(value, Yes{});
+    if (fp8_params_.scales_by_block) take_scales();
+    ptx::wgmma_wait<1>(scores_);
+    end_scores();
+    ptx::wgmma_wait<0>(output_, weights_);
+    this->release_value();
+  }
+  /// The same with O first: the next turn begins as soon as S is issued.
+  TANDEM_DEVICE void output_and_scores() {
+    const ptx::Descriptor key = key_descriptor(), query = query_descriptor(), value = value_descriptor();
+    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    this->wait_turn();
+    clear_scores();
+    ptx::wgmma_fence(scores_, output_, weights_);
+    issue_output(value, No{});
+    ptx::wait(shared_.key_full[key_.stage], key_.parity);
+    ptx::wgmma_fence();
+    issue_scores(key, query);
+    this->give_turn();
+    if (fp8_params_.scales_by_block) take_scales();
+    ptx::wgmma_wait<1>(output_, weights_);
+    this->release_value();
+    ptx::wgmma_wait<0>(scores_);
+    end_scores();
+  }
+  TANDEM_DEVICE void end_scores() {
+    this->release_key();
+    if (block_ == end_) this->release_query();
+  }
+
+  /// The scales of the block whose keys have landed; one for all lanes, in uniform registers. Never 0, so that masked
+  /// scores stay infinite.
+  TANDEM_DEVICE void take_scales() {
+    const BlockScales block = shared_.block_scales[key_.stage];
+    ptx::sync_warp();  // one lane releases the stage for all
+    const float tiny = fp8_params_.scale_log2 > 0 ? 0x1p-126f : -0x1p-126f;
+    const float scale = ptx::multiply_add(query_scale_, block.key, tiny);
+    softmax_.set_scales(ptx::as_float(ptx::uniform(ptx::as_int(scale))), block.value_log2, block.value_inverse);
+  }
+
+  /// S = Q K^T for the block in the ring's current stage; both operands from shared memory ("SS").
+  TANDEM_DEVICE void issue_scores(ptx::Descriptor key, ptx::Descriptor query) {
+#pragma unroll
+    for (int k = 0; k < config.head_dim / 32; ++k)
+      ptx::wgmma<Element>(scores_, ptx::advance(query, QueryLayout::step_offset(64, k)),
+                          ptx::advance(key, QueryLayout::step_offset(config.tile_key, k)),
+                          RowSoftmax::origin != 0 || k != 0);
+    ptx::wgmma_commit();
+  }
+  /// O += P V; P from registers ("RS").
+  template <class GivesTurn>
+  TANDEM_DEVICE void issue_output(ptx::Descriptor value, GivesTurn) {
+#pragma unroll
+    for (int k = 0; k < config.tile_key / 32; ++k) {
+      // Handing over before the last product lets the other warpgroup's first one follow without a gap.
+      if (GivesTurn::value && k == config.tile_key / 32 - 1) this->give_turn();
+      ptx::wgmma<e4m3>(output_, weights_[k], ptx::advance(value, k * 32 * config.head_dim), true);
+    }
+    ptx::wgmma_commit();
+  }
+
+  TANDEM_DEVICE ptx::Descriptor query_descriptor() const {
+    return ptx::matrix<QueryLayout::swizzle>(shared_.query[consumer_], 16, QueryLayout::group_bytes);
+  }
+  TANDEM_DEVICE ptx::Descriptor key_descriptor() const {
+    return ptx::matrix<QueryLayout::swizzle>(shared_.key[key_.stage], 16, QueryLayout::group_bytes);
+  }
+  /// Packed values are core matrices of 8 channels by 16 keys already.
+  TANDEM_DEVICE ptx::Descriptor value_descriptor() const {
+    return ptx::matrix<ptx::Swizzle::none>(shared_.value[value_.stage], 16 * config.head_dim, 128);
+  }
+
+  /// int8 sums start at a float's bits (math/softmax_fp8.cuh); float32 ones are cleared by their first product.
+  TANDEM_DEVICE void clear_scores() {
+    if constexpr (RowSoftmax::origin != 0) {
+#pragma unroll
+      for (int i = 0; i < config.tile_key / 2; ++i) scores_[i] = ptx::as_int(RowSoftmax::origin);
+    }
+  }
+  TANDEM_DEVICE void clear_output() {
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 2; ++i) output_[i] = 0;
+  }
+
+  TANDEM_DEVICE Promotion<config> promotion() { return {shared_.output[consumer_], 32 * warp_ + lane_}; }
+  TANDEM_DEVICE void promote() {
+    if (!promoted_) Epilogue<config>::await_buffer(consumer_, warp_ == 0 && lane_ == 0);
+    promotion().take(output_, softmax_, promoted_);
+    promoted_ = true;
+    until_promotion_ = fp8_params_.promote_every;
+  }
+
+  const Params& fp8_params_;
+  float query_scale_ = 1;
+  int until_promotion_ = 0;
+  bool promoted_ = false;
+  RowSoftmax softmax_;
+  typename RowSoftmax::Scores scores_;
+  typename RowSoftmax::Output output_;
+  typename RowSoftmax::Weights weights_;
+};
+
+}  // namespace tandem::internal::sm90::forward_fp8

@@ -1,0 +1,114 @@
+// The end of a tile in 8-bit attention: normalises O with the value's scale, adds the value's mean, and stores O in the
+// plan's type through shared memory by TMA, which clips it to the sequence.
+#pragma once
+
+#include "backends/sm90/forward/epilogue_rows.cuh"
+#include "backends/sm90/forward/named_barriers.hpp"
+#include "backends/sm90/forward_fp8/shared.cuh"
+
+namespace tandem::internal::sm90::forward_fp8 {
+
+template <Config config>
+struct Epilogue {
+  using Output = float[config.head_dim / 2];
+
+  Shared<config>& shared;
+  const Params& params;
+  const Tile& tile;
+  const int consumer, warp, lane;
+
+  /// `value_scale`: what O's values are in units of.
+  TANDEM_DEVICE void store(Output& output, RowSums& rows, float value_scale) {
+    float factor[2];
+    forward::EpilogueRows{params, tile, consumer, warp, lane}.finish(output, rows, factor);
+    // Where the row saw no key its factor is 0, and takes the mean along.
+    const float sees[2] = {factor[0] == 0 ? 0.0f : 1.0f, factor[1] == 0 ? 0.0f : 1.0f};
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 2; ++i) output[i] *= factor[fragment_upper(i)] * value_scale;
+    if (params.value_mean != nullptr) add_mean(output, sees);
+    await_buffer(consumer, issuer());
+    if (params.out_dtype == Dtype::bf16)
+      stage16<bf16>(output);
+    else if (params.out_dtype == Dtype::fp16)
+      stage16<fp16>(output);
+    else
+      stage8(output);
+    ptx::fence_proxy_async();
+    ptx::barrier_sync(barrier(consumer), 128);
+    if (!issuer()) return;
+    if (params.out_dtype == Dtype::e4m3)
+      store_chunks<ChunkLayout<config.head_dim, 1>>();
+    else
+      store_chunks<ChunkLayout<config.head_dim, 2>>();
+    ptx::bulk_commit();
+  }
+
+  /// Until the last tile's store has read the buffer, and every warp has done with what it holds.
+  static TANDEM_DEVICE void await_buffer(int consumer, bool issuer) {
+    if (issuer) ptx::bulk_wait_read<0>();
+    ptx::barrier_sync(barrier(consumer), 128);
+  }
+
+ private:
+  static TANDEM_DEVICE int barrier(int consumer) { return forward::consumer_barrier(config.consumers, consumer); }
+  TANDEM_DEVICE bool issuer() const { return warp == 0 && lane == 0; }
+
+  TANDEM_DEVICE void add_mean(Output& output, const float (&sees)[2]) const {
+    const int32_t batch = least(tile.batch, params.batch - 1);
+    const float* mean =
+        params.value_mean + batch * params.mean_batch_stride + tile.head / params.group * params.mean_head_stride;
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 2; i += 4) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int channel = fragment_column(lane, i + j);
+        const float x = channel < params.value_dim ? mean[channel * params.mean_channel_stride] : 0.0f;
+        output[i + j] = ptx::multiply_add(sees[0], x, output[i + j]);
+        output[i + j + 2] = ptx::multiply_add(sees[1], x, output[i + j + 2]);
+      }
+    }
+  }
+
+  template <class Element>
+  TANDEM_DEVICE void stage16(const Output& output) {
+    using Layout = ChunkLayout<config.head_dim, 2>;
+    const int row = 16 * warp + (lane & 15);
+#pragma unroll
+    for (int k = 0; k < config.head_dim / 16; ++k) {
+      const float* o = output + 8 * k;
+      const int offset = Layout::chunk_offset(64, k / Layout::steps) +
+                         swizzled_offset(row, k % Layout::steps * 2 + (lane >> 4), Layout::row_bytes);
+      ptx::store_matrices(shared.output[consumer] + offset, ptx::pack<Element>(o[0], o[1]),
+                          ptx::pack<Element>(o[2], o[3]), ptx::pack<Element>(o[4], o[5]),
+                          ptx::pack<Element>(o[6], o[7]));
+    }
+  }
+  /// e4m3, two neighbours at a time: a thread has no more.
+  TANDEM_DEVICE void stage8(const Output& output) {
+    using Layout = ChunkLayout<config.head_dim, 1>;
+    const float inverse = ptx::reciprocal(*params.out_scale);
+    const int row = fragment_row(warp, lane);
+#pragma unroll
+    for (int i = 0; i < config.head_dim / 2; i += 4) {
+      const uint32_t packed = ptx::pack_e4m3(output[i] * inverse, output[i + 1] * inverse, output[i + 2] * inverse,
+                                             output[i + 3] * inverse);
+      const int column = fragment_column(lane, i), in_chunk = column % Layout::chunk_columns;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int offset = Layout::chunk_offset(64, column / Layout::chunk_columns) +
+                           swizzled_offset(row + 8 * r, in_chunk / 16, Layout::row_bytes) + in_chunk % 16;
+        *reinterpret_cast<uint16_t*>(shared.output[consumer] + offset) = static_cast<uint16_t>(packed >> 16 * r);
+      }
+    }
+  }
+
+  template <class Layout>
+  TANDEM_DEVICE void store_chunks() {
+#pragma unroll
+    for (int c = 0; c < Layout::chunks; ++c)
+      ptx::tma_store(params.out, shared.output[consumer] + Layout::chunk_offset(64, c), c * Layout::chunk_columns,
+                     tile.map_row + tile.row + 64 * consumer, tile.head, tile.map_batch, tile.map_wrap);
+  }
+};
+
+}  // namespace tandem::internal::sm90::forward_fp8

@@ -1,0 +1,45 @@
+// What the 8-bit forward kernel is given at run time: what the 16-bit one is, and the scales.
+#pragma once
+
+#include "backends/sm90/forward/params.hpp"
+#include "tandem/tandem.hpp"
+
+namespace tandem::internal::sm90::forward_fp8 {
+
+using forward::Rows;
+using forward::Tile;
+
+/// Scales of a tensor; strides in elements. Granularities that don't step from block to block have stride 0 there, and
+/// so on.
+struct Scales {
+  const float* data;
+  int64_t batch, head, block;
+  int32_t rows;  // of a block
+};
+
+/// `value` of the base is the map of packed values: (16 keys x 8 channels, channels / 8, group, head, batch).
+struct Params : forward::Params {
+  Scales query_scale, key_scale, value_scale;
+  const float* value_mean;  // null: none was taken out
+  int64_t mean_batch_stride, mean_head_stride, mean_channel_stride;
+  const float* out_scale;  // of an e4m3 output, else null
+  Dtype out_dtype;
+  int32_t value_dim;
+  int32_t promote_every;  // blocks between promotions; beyond any number of them where there are none
+  bool scales_by_block;   // of keys or values
+  bool patch_values;      // a tile's memory behind the last key may hold anything
+};
+
+/// Scales of one block, and of a tile, through shared memory.
+struct alignas(16) BlockScales {
+  float key;
+  float value_log2;     // of the value's scale over the tile's reference
+  float value_inverse;  // reference over scale
+  float unused;
+};
+struct alignas(16) TileScales {
+  float query[3];  // a consumer each
+  float value;     // the reference: the scale of the tile's first block
+};
+
+}  // namespace tandem::internal::sm90::forward_fp8

@@ -1,0 +1,24 @@
+// The 8-bit forward kernels that are compiled into the library (a line that starts with a quoted name is a kernel), and
+// what each buys.
+#pragma once
+
+#include <string_view>
+
+#include "backends/sm90/forward_fp8/config.hpp"
+
+namespace tandem::internal::sm90 {
+
+// clang-format off
+inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
+    {"forward_e4m3_d128", {.dtype = Dtype::e4m3, .head_dim = 128, .consumers = 2, .tile_key = 128}},
+};
+// clang-format on
+
+/// The configuration of a variant by name; for generated sources.
+consteval forward_fp8::Config forward_fp8_config(std::string_view name) {
+  for (const forward_fp8::Variant& variant : forward_fp8_variants)
+    if (name == variant.name) return variant.config;
+  throw "no such variant";
+}
+
+}  // namespace tandem::internal::sm90
