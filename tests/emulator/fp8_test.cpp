@@ -57,6 +57,8 @@ const Case cases[] = {
     {"promoted_causal", 1, 70, 1300, 1, 1, true, -1, -1, false, false, block, Dtype::bf16, false},
     {"not_promoted", 1, 64, 1300, 1, 1, false, -1, -1, false, false, block, Dtype::bf16, false, false},
     {"peaked", 1, 130, 900, 2, 1, false, -1, -1, false, false, block, Dtype::bf16, false, true, 40},
+    {"long", 1, 64, 2200, 1, 1},
+    {"long_causal_packed", 2, 200, 2300, 1, 1, true, -1, -1, true},
     {"narrow", 1, 130, 190, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 16},
 };
 

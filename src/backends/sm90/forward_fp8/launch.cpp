@@ -1,6 +1,7 @@
 // Runs an 8-bit forward plan on a device.
 #include "backends/sm90/forward_fp8/launch.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <new>
 

@@ -10,7 +10,14 @@ namespace tandem::internal::sm90 {
 
 // clang-format off
 inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
+    {"forward_e4m3_d64", {.dtype = Dtype::e4m3, .head_dim = 64, .consumers = 3, .tile_key = 128, .output_first = true}},
+    {"forward_e4m3_d96", {.dtype = Dtype::e4m3, .head_dim = 96, .consumers = 2, .tile_key = 128}},
     {"forward_e4m3_d128", {.dtype = Dtype::e4m3, .head_dim = 128, .consumers = 2, .tile_key = 128}},
+    {"forward_e4m3_d128_long", {.dtype = Dtype::e4m3, .head_dim = 128, .consumers = 3, .tile_key = 96, .output_first = true}, 2049},
+    {"forward_e4m3_d192", {.dtype = Dtype::e4m3, .head_dim = 192, .consumers = 2, .tile_key = 96}},
+    // without promotion there is room for 96 keys.
+    {"forward_e4m3_d256", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64}},
+    {"forward_e4m3_d256_short", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 96, .promotes = false}},
 };
 // clang-format on
 
