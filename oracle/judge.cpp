@@ -19,6 +19,8 @@ namespace {
   return buffer;
 }
 
+constexpr double float_sum = 0x1p-20;  // relative error of a sum in float32
+
 /// Whether two numbers are of one kind: finite, the same infinity, or NaN.
 bool same_kind(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
@@ -52,9 +54,9 @@ class Comparison {
     standard_squares_ += standard * standard;
   }
 
-  /// `magnitude` is what float32 sums of this tensor scale with.
-  void finish(double magnitude, Verdict& verdict) const {
-    const double rounding = unit_roundoff(type_) * largest_ + 0x1p-20 * magnitude;
+  /// `accumulated` is the error that the sums of this tensor may carry.
+  void finish(double accumulated, Verdict& verdict) const {
+    const double rounding = unit_roundoff(type_) * largest_ + accumulated;
     const double bound = 2 * standard_error_ + rounding;
     const double cosine = cosine_of(cross_, computed_squares_),
                  standard = cosine_of(standard_cross_, standard_squares_);
@@ -96,10 +98,14 @@ class Comparison {
 
 }  // namespace
 
-Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, const Tensor& lse) {
+namespace {
+
+/// Against the exact result and the yardstick's; relative errors of a float's sums for the result and for the LSE.
+Verdict judge_rows(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, Type out_type,
+                   const Tensor& lse, Arithmetic yardstick, double accumulation, double lse_accumulation) {
   const std::vector<Row> exact = forward(problem, rows, Arithmetic::exact);
-  const std::vector<Row> standard = forward(problem, rows, Arithmetic::standard);
-  Comparison comparison("out", out.type);
+  const std::vector<Row> standard = forward(problem, rows, yardstick);
+  Comparison comparison("out", out_type);
   Verdict verdict;
   double magnitude = 0, lse_standard = 0, score = 0;
   std::string lse_wrong;
@@ -124,15 +130,26 @@ Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows,
     }
   }
   // A float32 score carries an error of some roundoffs of its size, which is a relative error of its probability.
-  comparison.finish(magnitude * (1 + score / 4), verdict);
+  comparison.finish(magnitude * (1 + score / 4) * accumulation, verdict);
   if (lse.data == nullptr) return verdict;
-  const double lse_bound = 2 * lse_standard + 0x1p-18 * (1 + score);
+  const double lse_bound = 2 * lse_standard + lse_accumulation * (1 + score);
   verdict.text += text("; lse error %.3g (bound %.3g)", verdict.lse_error, lse_bound);
   if (!lse_wrong.empty() || !(verdict.lse_error <= lse_bound)) {
     verdict.ok = false;
     verdict.text += lse_wrong.empty() ? "; the lse error is too large" : "; " + lse_wrong;
   }
   return verdict;
+}
+
+}  // namespace
+
+Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, const Tensor& lse) {
+  return judge_rows(problem, rows, out, out.type, lse, Arithmetic::standard, float_sum, 4 * float_sum);
+}
+
+Verdict judge_quantised(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, const Tensor& lse,
+                        double accumulation) {
+  return judge_rows(problem, rows, out, problem.out_type, lse, Arithmetic::quantised, accumulation, accumulation);
 }
 
 namespace {
@@ -157,7 +174,7 @@ void compare_gradient(const char* name, const Problem& problem, const Tensor& co
       }
     }
   }
-  comparison.finish(magnitude, verdict);
+  comparison.finish(float_sum * magnitude, verdict);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace oracle {
 
-enum class Type { fp16, bf16, fp32, fp64 };
+enum class Type { fp16, bf16, fp32, fp64, e4m3, int8 };
 
 /// A strided tensor (batch, row, head, column); strides in elements. Packed tensors have batch stride 0.
 struct Tensor {
@@ -51,14 +51,20 @@ struct Problem {
   int64_t left = -1, right = -1;    // inclusive window; -1 is unlimited
   std::optional<int64_t> diagonal;  // absent: keys - queries of each sequence
   const float* sinks = nullptr;     // a logit a query head
+  // 8-bit attention, whose tensors are given by their values (stored element times scale), in float64. `value` lacks
+  // the mean, without data where there is none; the scale of each value row is what its probability is rounded with.
+  Tensor value_mean, value_scale;  // (batch, 0, key head, column); (batch, row, key head, 0)
+  Type out_type = Type::fp64;      // what `quantised` rounds the result to, once it is divided by out_scale
+  double out_scale = 1;
 };
 
 /// Whether query i sees key j.
 bool sees(const Problem& problem, const Sequence& sequence, int64_t i, int64_t j);
 
 enum class Arithmetic {
-  exact,    // float64 throughout
-  standard  // float32 scores and softmax, probabilities and result rounded to the tensors' type
+  exact,     // float64 throughout
+  standard,  // float32 scores and softmax, probabilities and result rounded to the tensors' type
+  quantised  // exact but for what 8-bit attention must round: probabilities to e4m3, the result to out_type
 };
 
 struct RowIndex {
@@ -103,9 +109,17 @@ struct Verdict {
   double lse_error = 0;
 };
 
+/// The number that an 8-bit element stands for.
+double decode_e4m3(uint8_t bits);
+
 /// Judges a forward result on some rows: the error is at most twice that of the standard computation plus a rounding
 /// term, the cosine is as near to 1, infinities and NaN stand where the exact result has them. `lse` may have no data.
 Verdict judge_forward(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, const Tensor& lse);
+
+/// The same of 8-bit attention, where the quantised computation takes the standard one's place. `accumulation` is the
+/// relative error that a sum of the backend's may have: the tensor cores truncate.
+Verdict judge_quantised(const Problem& problem, const std::vector<RowIndex>& rows, const Tensor& out, const Tensor& lse,
+                        double accumulation);
 
 /// The same for gradients, all of them; a tensor without data is left out.
 Verdict judge_backward(const Problem& problem, const Tensor& grad_out, const Tensor& grad_query, const Tensor& grad_key,

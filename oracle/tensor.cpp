@@ -24,6 +24,8 @@ Format format(Type type) {
       return {8, -126, 0x1.fep127};
     case Type::fp32:
       return {24, -126, 0x1.fffffep127};
+    case Type::e4m3:
+      return {4, -6, 448};
     default:
       return {53, -1022, std::numeric_limits<double>::max()};
   }
@@ -58,13 +60,23 @@ double decode_bf16(uint16_t bits) {
 
 }  // namespace
 
+double decode_e4m3(uint8_t bits) {
+  const int exponent = (bits & 0x7f) >> 3, fraction = bits & 7;
+  const double sign = (bits & 0x80) != 0 ? -1 : 1;
+  if (exponent == 15 && fraction == 7) return std::numeric_limits<double>::quiet_NaN();  // there is no infinity
+  if (exponent == 0) return sign * std::ldexp(fraction, -9);
+  return sign * std::ldexp(8 + fraction, exponent - 10);
+}
+
 double round_to(double x, Type type) {
+  if (type == Type::e4m3 && std::isinf(x)) return std::copysign(448, x);
   if (type == Type::fp64 || x == 0 || !std::isfinite(x)) return x;
   if (type == Type::fp32) return static_cast<float>(x);
   const Format f = format(type);
   const int exponent = std::max(std::ilogb(x), f.lowest);
   const double step = std::ldexp(1.0, exponent - f.significand + 1);
   const double rounded = std::nearbyint(x / step) * step;
+  if (type == Type::e4m3) return std::clamp(rounded, -f.largest, f.largest);
   if (std::abs(rounded) > f.largest) return std::copysign(std::numeric_limits<double>::infinity(), x);
   return rounded;
 }
@@ -80,6 +92,10 @@ double Tensor::at(int64_t batch, int64_t row, int64_t head, int64_t column) cons
       return decode_bf16(static_cast<const uint16_t*>(data)[offset]);
     case Type::fp32:
       return static_cast<const float*>(data)[offset];
+    case Type::e4m3:
+      return decode_e4m3(static_cast<const uint8_t*>(data)[offset]);
+    case Type::int8:
+      return static_cast<const int8_t*>(data)[offset];
     default:
       return static_cast<const double*>(data)[offset];
   }

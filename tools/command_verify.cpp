@@ -58,7 +58,8 @@ void verify(VerifyOptions options) {
     throw UsageError(fmt::format("--case: the sweep has cases 0 to {}", cases.size() - 1));
   }
   if (options.only >= 0) cases = {cases[static_cast<size_t>(options.only)]};
-  fmt::print("{} sweep of {} cases on {}{}, seed {}\n", options.sweep.backward ? "backward" : "forward", cases.size(),
+  fmt::print("{} sweep of {} cases on {}{}, seed {}\n",
+             options.sweep.backward ? "backward" : (options.sweep.fp8 ? "8-bit forward" : "forward"), cases.size(),
              name(backend), note, options.sweep.seed);
   Counts counts;
   run_all(cases, backend, *memory, counts);
@@ -79,7 +80,9 @@ void add_verify(CLI::App& program) {
   options->sweep.backend = Backend::automatic;
   CLI::App* command = program.add_subcommand("verify", "Compare a backend with float64 attention over a seeded sweep");
   add_backend_option(*command, options->sweep.backend);
-  command->add_flag("--backward", options->sweep.backward, "Verify gradients");
+  CLI::Option* backward = command->add_flag("--backward", options->sweep.backward, "Verify gradients");
+  command->add_flag("--fp8", options->sweep.fp8, "Verify the 8-bit forward, on tensors that the tool quantises")
+      ->excludes(backward);
   command->add_option("--seed", options->sweep.seed, "Seed of the sweep");
   command->add_flag("--quick", options->sweep.quick, "Fewer cases");
   command->add_option("--count", options->sweep.count, "So many cases")->check(CLI::Range(1, 1'000'000));
@@ -90,6 +93,7 @@ void add_verify(CLI::App& program) {
       "Examples:\n"
       "  tandem verify --quick\n"
       "  tandem verify --backend cpu --backward --seed 3\n"
+      "  tandem verify --fp8 --quick\n"
       "  tandem verify --backend sm90 --case 17");
   command->callback([options] { verify(*options); });
 }

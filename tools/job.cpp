@@ -9,21 +9,32 @@
 namespace tandem::tools {
 namespace {
 
+constexpr auto none = Role::Use::none, read = Role::Use::read, written = Role::Use::written;
 constexpr Role all_roles[] = {
-    {"query", &Job::query, &Arguments::query, &Problem::query, false, false, false},
-    {"key", &Job::key, &Arguments::key, &Problem::key, false, false, false},
-    {"value", &Job::value, &Arguments::value, &Problem::value, false, false, false},
-    {"out", &Job::out, &Arguments::out, &Problem::out, true, false, false},
-    {"lse", &Job::lse, &Arguments::lse, &Problem::lse, true, false, false},
-    {"cu_query", &Job::cu_query, &Arguments::cu_query, nullptr, false, false, false},
-    {"cu_key", &Job::cu_key, &Arguments::cu_key, nullptr, false, false, false},
-    {"used_query", &Job::used_query, &Arguments::used_query, nullptr, false, false, false},
-    {"used_key", &Job::used_key, &Arguments::used_key, nullptr, false, false, false},
-    {"sinks", &Job::sinks, &Arguments::sinks, nullptr, false, false, false},
-    {"grad_out", &Job::grad_out, &Arguments::grad_out, &Problem::grad_out, false, false, true},
-    {"grad_query", &Job::grad_query, &Arguments::grad_query, &Problem::grad_query, false, true, true},
-    {"grad_key", &Job::grad_key, &Arguments::grad_key, &Problem::grad_key, false, true, true},
-    {"grad_value", &Job::grad_value, &Arguments::grad_value, &Problem::grad_value, false, true, true},
+    {"query", &Job::query, &Arguments::query, &Problem::query, read, read, read},
+    {"key", &Job::key, &Arguments::key, &Problem::key, read, read, read},
+    {"value", &Job::value, &Arguments::value, &Problem::value, read, read, read},
+    {"out", &Job::out, &Arguments::out, &Problem::out, written, read, none},
+    {"lse", &Job::lse, &Arguments::lse, &Problem::lse, written, read, none},
+    {"cu_query", &Job::cu_query, &Arguments::cu_query, nullptr, read, read, read},
+    {"cu_key", &Job::cu_key, &Arguments::cu_key, nullptr, read, read, read},
+    {"used_query", &Job::used_query, &Arguments::used_query, nullptr, read, read, read},
+    {"used_key", &Job::used_key, &Arguments::used_key, nullptr, read, read, read},
+    {"sinks", &Job::sinks, &Arguments::sinks, nullptr, read, read, none},
+    {"grad_out", &Job::grad_out, &Arguments::grad_out, &Problem::grad_out, none, read, none},
+    {"grad_query", &Job::grad_query, &Arguments::grad_query, &Problem::grad_query, none, written, none},
+    {"grad_key", &Job::grad_key, &Arguments::grad_key, &Problem::grad_key, none, written, none},
+    {"grad_value", &Job::grad_value, &Arguments::grad_value, &Problem::grad_value, none, written, none},
+    {"quantized_query", &Job::quantized_query, &Arguments::quantized_query, &Problem::quantized_query, none, none,
+     written},
+    {"quantized_key", &Job::quantized_key, &Arguments::quantized_key, &Problem::quantized_key, none, none, written},
+    {"quantized_value", &Job::quantized_value, &Arguments::quantized_value, &Problem::quantized_value, none, none,
+     written},
+    {"query_scale", &Job::query_scale, &Arguments::query_scale, &Problem::query_scale, read, none, written},
+    {"key_scale", &Job::key_scale, &Arguments::key_scale, &Problem::key_scale, read, none, written},
+    {"value_scale", &Job::value_scale, &Arguments::value_scale, &Problem::value_scale, read, none, written},
+    {"value_mean", &Job::value_mean, &Arguments::value_mean, &Problem::value_mean, read, none, written},
+    {"out_scale", &Job::out_scale, &Arguments::out_scale, nullptr, read, none, none},
 };
 
 std::vector<int64_t> values_of(const Tensor& tensor, const char* what) { return integers(array_of(tensor), what); }
@@ -70,7 +81,7 @@ Problem problem_of(const Job& job, Device device) {
       problem.*role.spec = on((job.*role.tensor).spec, device);
     }
   }
-  problem.sinks = job.sinks.present();
+  problem.sinks = job.sinks.present() && job.pass != Pass::quantize;
   Lengths& lengths = problem.lengths;
   lengths.packed_query = job.cu_query.present();
   lengths.packed_key = job.cu_key.present();
@@ -137,7 +148,7 @@ double flop(const Job& job) {
   const auto dim = [](const Tensor& t) {
     return static_cast<double>(t.spec.size[static_cast<size_t>(t.spec.rank - 1)]);
   };
-  return visible_scores(job) * 2 * (dim(job.query) + dim(job.value)) * (job.pass == Pass::backward ? 2.5 : 1.0);
+  return visible_scores(job) * 2 * (dim(job.query) + dim(job.out)) * (job.pass == Pass::backward ? 2.5 : 1.0);
 }
 
 }  // namespace tandem::tools

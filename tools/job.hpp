@@ -16,6 +16,9 @@ struct Job {
   Tensor query, key, value, out, lse;
   Tensor cu_query, cu_key, used_query, used_key, sinks;
   Tensor grad_out, grad_query, grad_key, grad_value;
+  // 8 bits: attending reads scales and mean, quantising writes them beside the quantized tensors.
+  Tensor quantized_query, quantized_key, quantized_value;
+  Tensor query_scale, key_scale, value_scale, value_mean, out_scale;
 };
 
 /// A tensor of a job and where it stands in the library's structs.
@@ -24,10 +27,10 @@ struct Role {
   Tensor Job::*tensor;
   TensorView Arguments::*view;
   TensorSpec Problem::*spec;  // null for those that only Arguments has
-  bool written_forward, written_backward;
-  bool backward_only;
-  bool used(Pass pass) const { return pass == Pass::backward || !backward_only; }
-  bool written(Pass pass) const { return pass == Pass::backward ? written_backward : written_forward; }
+  enum class Use { none, read, written } forward, backward, quantize;
+  Use use(Pass pass) const { return pass == Pass::backward ? backward : (pass == Pass::quantize ? quantize : forward); }
+  bool used(Pass pass) const { return use(pass) != Use::none; }
+  bool written(Pass pass) const { return use(pass) == Use::written; }
 };
 std::span<const Role> roles();
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/failure.hpp"
+#include "tools/quantized.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -56,10 +57,7 @@ oracle::Problem problem_of(const Job& job) {
   problem.query_heads = axis(job.query, 2);
   problem.key_heads = axis(job.key, 2);
   problem.head_dim = axis(job.query, 1);
-  problem.value_dim = axis(job.value, 1);
-  problem.query = view(job.query);
-  problem.key = view(job.key);
-  problem.value = view(job.value);
+  problem.value_dim = axis(job.out, 1);
   // The library's scale is a float, whichever way it is given.
   problem.scale = job.problem.scale.value_or(1.0F / std::sqrt(static_cast<float>(problem.head_dim)));
   problem.softcap = job.problem.softcap;
@@ -71,15 +69,56 @@ oracle::Problem problem_of(const Job& job) {
   return problem;
 }
 
+/// Row-major numbers that stand for a tensor of (batch, rows, heads, columns), or packed.
+oracle::Tensor numbers(const std::vector<double>& values, const Tensor& like, int64_t columns) {
+  const int64_t heads = like.spec.size[static_cast<size_t>(like.spec.rank - 2)];
+  const int64_t rows = like.spec.size[static_cast<size_t>(like.spec.rank - 3)];
+  const auto type = oracle::Type::fp64;
+  oracle::Tensor tensor = like.spec.rank == 3 ? oracle::packed(values.data(), type, heads, columns)
+                                              : oracle::dense(values.data(), type, rows, heads, columns);
+  return tensor;
+}
+
+/// The tensor cores truncate the terms of a sum to some 14 bits; the CPU's sums are those of float32.
+double accumulation_of(Backend backend) { return backend == Backend::cpu ? 0x1p-18 : 0x1p-11; }
+
+oracle::Verdict judge_8bit(const Job& job, oracle::Problem problem, const std::vector<oracle::RowIndex>& rows,
+                           Backend backend) {
+  const Dequantised values = dequantised(job);
+  problem.query = numbers(values.query, job.query, problem.head_dim);
+  problem.key = numbers(values.key, job.key, problem.head_dim);
+  problem.value = numbers(values.value, job.key, problem.value_dim);
+  problem.value_scale = numbers(values.value_scale, job.key, 1);
+  if (job.value_mean.present()) {
+    const auto& stride = job.value_mean.spec.stride;
+    problem.value_mean = {
+        job.value_mean.bytes.data() + job.value_mean.first, oracle::Type::fp32, {stride[0], 0, stride[1], stride[2]}};
+  }
+  oracle::Tensor out;
+  if (job.out.spec.dtype == Dtype::e4m3) {
+    problem.out_type = oracle::Type::e4m3;
+    problem.out_scale = values.out_scale;
+    out = numbers(values.out, job.out, problem.value_dim);
+  } else {
+    out = view(job.out);
+    problem.out_type = out.type;
+  }
+  return oracle::judge_quantised(problem, rows, out, lse_view(job.lse), accumulation_of(backend));
+}
+
 }  // namespace
 
 oracle::Verdict judge(const Job& job, int64_t rows, uint64_t seed) {
-  const oracle::Problem problem = problem_of(job);
+  oracle::Problem problem = problem_of(job);
+  const auto chosen = rows < 0 ? oracle::all_rows(problem) : oracle::sampled_rows(problem, rows, seed);
+  if (eight_bits(job.query.spec.dtype)) return judge_8bit(job, problem, chosen, job.problem.options.backend);
+  problem.query = view(job.query);
+  problem.key = view(job.key);
+  problem.value = view(job.value);
   if (job.pass == Pass::backward) {
     return oracle::judge_backward(problem, view(job.grad_out), view(job.grad_query), view(job.grad_key),
                                   view(job.grad_value));
   }
-  const auto chosen = rows < 0 ? oracle::all_rows(problem) : oracle::sampled_rows(problem, rows, seed);
   return oracle::judge_forward(problem, chosen, view(job.out), lse_view(job.lse));
 }
 
@@ -87,7 +126,7 @@ int64_t affordable_rows(const Job& job, double operations) {
   const Sequences s = sequences(job);
   const double longest = static_cast<double>(s.max_key);
   const double dims = static_cast<double>(job.query.spec.size[static_cast<size_t>(job.query.spec.rank - 1)] +
-                                          job.value.spec.size[static_cast<size_t>(job.value.spec.rank - 1)]);
+                                          job.out.spec.size[static_cast<size_t>(job.out.spec.rank - 1)]);
   return static_cast<int64_t>(std::max(64.0, operations / std::max(1.0, longest * dims)));
 }
 

@@ -55,6 +55,10 @@ Limits limits_of(const SweepOptions& options) {
                 60};
   }
   if (options.backward) limits.longest = std::min<int64_t>(limits.longest, 400);
+  if (options.fp8) {
+    limits.dtypes = {Dtype::bf16};
+    if (options.backend != Backend::cpu) limits.head_dims = {128, 64, 256, 96, 192, 80, 48, 112, 16};
+  }
   if (!options.head_dims.empty()) limits.head_dims = options.head_dims;
   return limits;
 }
@@ -86,6 +90,21 @@ Mask draw_mask(Draw& draw, int64_t queries, int64_t keys) {
   return mask;
 }
 
+Quantising draw_quantising(Draw& draw) {
+  using enum Granularity;
+  Quantising how;
+  Quantization& q = how.quantization;
+  q.query = draw.of<Granularity>({block, block, head, tensor});
+  q.key = draw.of<Granularity>({block, block, head, tensor});
+  q.value = draw.of<Granularity>({block, block, head, tensor});
+  q.value_layout = draw.one_in(3) ? ValueLayout::rows : ValueLayout::packed;
+  q.value_mean = draw.one_in(3);
+  how.query_key = draw.one_in(4) ? Dtype::int8 : Dtype::e4m3;
+  how.out = draw.of<Dtype>({Dtype::bf16, Dtype::bf16, Dtype::fp16, Dtype::e4m3});
+  if (how.out == Dtype::e4m3) how.out_scale = draw.of<float>({0.01F, 0.125F});
+  return how;
+}
+
 SweepCase draw_case(const SweepOptions& options, const Limits& limits, size_t number) {
   Draw draw(oracle::hash(options.seed, number));
   SweepCase c;
@@ -112,6 +131,10 @@ SweepCase draw_case(const SweepOptions& options, const Limits& limits, size_t nu
   c.layout = draw.of<Layout>({Layout::row_major, Layout::row_major, Layout::head_major, Layout::padded});
   if (draw.one_in(8)) c.softcap = draw.of<float>({1.0F, 15.0F, 50.0F});
   c.sinks = draw.one_in(10) && !options.backward;
+  if (!options.fp8) return c;
+  c.quantising = draw_quantising(draw);
+  c.rising = draw.one_in(4);
+  c.shifted = draw.one_in(3);
   return c;
 }
 
@@ -190,6 +213,9 @@ std::string SweepCase::name() const {
   if (sinks) text += " sinks";
   if (packed) text += " packed";
   if (used) text += " used";
+  if (quantising) text += fmt::format(" {}", describe(*quantising));
+  if (rising) text += " rising";
+  if (shifted) text += " shifted";
   if (layout == Layout::head_major) text += " head-major";
   if (layout == Layout::padded) text += " padded";
   return text;
@@ -205,6 +231,21 @@ std::vector<SweepCase> sweep_cases(const SweepOptions& options) {
   return cases;
 }
 
+namespace {
+
+/// A row-major tensor with each number changed, knowing what part of the tensor comes before it.
+template <class Change>
+Tensor changed(const Tensor& tensor, const Change& change) {
+  const Array array = array_of(tensor);
+  std::vector<float> values = floats(array, "sweep");
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = change(values[i], static_cast<double>(i) / static_cast<double>(values.size()));
+  }
+  return tensor_of(array_of(values, array.shape, array.dtype));
+}
+
+}  // namespace
+
 Job make_job(const SweepCase& c) {
   const Side query_side = make_side(c, c.queries, 10), key_side = make_side(c, c.keys, 20);
   const auto shape = [](const Side& side, int64_t heads, int64_t dim) {
@@ -215,7 +256,7 @@ Job make_job(const SweepCase& c) {
   const auto input = [&](const Side& side, int64_t heads, int64_t dim, uint64_t stream) {
     Array array = random_array(shape(side, heads, dim), c.dtype, c.seed * 8 + stream);
     poison_tails(array, side);
-    return tensor_of(array, c.layout);
+    return tensor_of(array, c.quantising ? Layout::row_major : c.layout);
   };
   Job job;
   job.pass = c.pass;
@@ -225,6 +266,8 @@ Job make_job(const SweepCase& c) {
   job.query = input(query_side, c.query_heads, c.head_dim, 1);
   job.key = input(key_side, c.key_heads, c.head_dim, 2);
   job.value = input(key_side, c.key_heads, c.value_dim, 3);
+  if (c.rising) job.key = changed(job.key, [](float x, double part) { return x * static_cast<float>(1 + 3 * part); });
+  if (c.shifted) job.value = changed(job.value, [](float x, double) { return x + 1; });
   job.out = poisoned(c.dtype, shape(query_side, c.query_heads, c.value_dim), c.layout);
   job.lse = poisoned(Dtype::fp32, c.packed ? std::vector<int64_t>{c.query_heads, query_side.leading[0]}
                                            : std::vector<int64_t>{c.batch, c.query_heads, c.queries});

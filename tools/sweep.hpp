@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "tools/job.hpp"
+#include "tools/quantized.hpp"
 
 namespace tandem::tools {
 
 struct SweepOptions {
   Backend backend = Backend::cpu;
   bool backward = false;
+  bool fp8 = false;
   bool quick = false;
   uint64_t seed = 1;
   int64_t count = 0;               // cases; 0: what suits the backend
@@ -32,6 +34,9 @@ struct SweepCase {
   float softcap = 0;
   bool sinks = false, packed = false, used = false;
   Layout layout = Layout::row_major;
+  std::optional<Quantising> quantising;  // 8 bits; dtype is what is quantised
+  bool rising = false;                   // keys grow along the sequence, so that the largest score comes late
+  bool shifted = false;                  // values have a mean
 
   /// "17 bf16 d96 b2 q129 k300 h6/2 causal packed": all that one needs to find it again.
   std::string name() const;
@@ -39,7 +44,7 @@ struct SweepCase {
 
 std::vector<SweepCase> sweep_cases(const SweepOptions& options);
 
-/// The case's tensors: random inputs with NaN in every gap and beyond every used length, outputs all NaN.
+/// The 16-bit tensors of a case: random inputs with NaN in every gap and beyond every used length, outputs all NaN.
 Job make_job(const SweepCase& c);
 
 struct Outcome {

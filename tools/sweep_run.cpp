@@ -49,14 +49,32 @@ Outcome check_guards(const Job& job) {
   return {};
 }
 
+/// The 8-bit job of a case, quantised for the plan that the backend makes of it.
+Outcome quantise_case(const SweepCase& c, Memory& memory, Job& job) {
+  const Job source = job;
+  job = quantised_job(source, *c.quantising, c.layout);
+  const auto planned = plan(Pass::forward, problem_of(job, memory.device()));
+  if (!planned.ok()) {
+    const bool refused = planned.status().code == Code::unsupported;
+    return {refused ? Outcome::Kind::skipped : Outcome::Kind::failed, text(planned.status())};
+  }
+  allocate_scales(source, planned->quantization(), job, c.layout);
+  quantise_on_host(source, job);
+  return {};
+}
+
 }  // namespace
 
 Outcome run_case(const SweepCase& c, Backend backend, Memory& memory) {
   Job job = make_job(c);
+  job.problem.options.backend = backend;
   job.problem.options.emulator_seed = c.seed;
   job.problem.options.threads = 0;
   // The emulator takes a second of its own to be slow in; there the seeds are what varies.
   const bool repeat = backend != Backend::emulator && c.pass == Pass::forward;
+  if (c.quantising) {
+    if (Outcome outcome = quantise_case(c, memory, job); outcome.kind != Outcome::Kind::passed) return outcome;
+  }
   Outcome outcome = run_pass(job, Pass::forward, backend, memory, repeat);
   if (outcome.kind != Outcome::Kind::passed) return outcome;
   if (outcome = check_guards(job); outcome.kind != Outcome::Kind::passed) return outcome;
