@@ -8,6 +8,7 @@
 
 #include "backends/cpu/kernels.hpp"
 #include "backends/cpu/parallel.hpp"
+#include "backends/cpu/quantize.hpp"
 #include "common/status.hpp"
 #include "plan/scales.hpp"
 #include "plan/spec.hpp"
@@ -241,9 +242,10 @@ class Backward final : public CpuPlan {
 Status available() noexcept { return {}; }
 
 ExecutableResult prepare(const Attention& a) noexcept {
+  if (a.pass == Pass::quantize) return prepare_quantize(a);
   return guarded([&]() -> ExecutableResult {
     if (a.pass != Pass::forward && a.pass != Pass::backward) {
-      return error(Code::unsupported, "pass", "the cpu backend computes the forward and the backward pass");
+      return error(Code::unsupported, "pass", "the cpu backend serves the passes forward, backward and quantize");
     }
     if (a.dtype != Dtype::fp32 && a.dtype != Dtype::fp16 && a.dtype != Dtype::bf16 && !eight_bits(a.dtype)) {
       return error(Code::unsupported, "query", "the cpu backend takes fp32, fp16, bf16, e4m3 and int8");

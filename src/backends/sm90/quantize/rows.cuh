@@ -30,7 +30,7 @@ class RowTile {
     if (p_.scaling.mean != nullptr && used) center();
     if (p_.rotation.dims > 0 && used) rotate(at, row);
     if (p_.hadamard > 1) {
-      flip();
+      if (used) flip();  // other rows stay 0, not -0
       hadamard();
     }
   }
