@@ -9,9 +9,12 @@ import dataclasses
 import pathlib
 
 CODES = {0: "ok", 1: "invalid argument", 2: "unsupported", 3: "no device", 4: "out of memory", 5: "driver", 6: "internal"}
-DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32), "int64": (0, 64), "int8": (0, 8)}
+DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32), "int64": (0, 64), "int8": (0, 8),
+          "float8_e4m3fn": (10, 8)}
 CPU, CUDA = 1, 2
-FORWARD, BACKWARD = 0, 1
+FORWARD, BACKWARD, QUANTIZE = 0, 1, 2
+SCALE_TENSOR, SCALE_HEAD, SCALE_BLOCK = 0, 1, 2
+VALUE_ROWS, VALUE_PACKED = 0, 1
 BACKENDS = {"auto": 0, "cpu": 1, "sm90": 2, "emulator": 3}
 
 
@@ -46,8 +49,17 @@ PROBLEM_FIELDS = [
     ("options_batch_invariant", ctypes.c_int32), ("options_check_lengths", ctypes.c_int32), ("options_threads", ctypes.c_int32),
     ("options_executor", ctypes.c_void_p), ("options_executor_context", ctypes.c_void_p),
     ("options_executor_concurrency", ctypes.c_int32), ("options_emulator_seed", ctypes.c_uint64)]
+PROBLEM_FIELDS += [(f"quantization_{name}", ctypes.c_int32) for name in [
+    "query", "key", "value", "query_rows", "key_rows", "value_rows", "value_layout", "value_mean", "promote", "hadamard", "amax"]]
+PROBLEM_FIELDS += [(f"rope_{name}", ctypes.c_int32) for name in ["dims", "interleaved", "positions"]]
+PROBLEM_FIELDS += [("quantization_sign_seed", ctypes.c_uint64)]
+PROBLEM_FIELDS += [(name, TENSOR) for name in [
+    "quantized_query", "quantized_key", "quantized_value", "query_scale", "key_scale", "value_scale", "value_mean", "rope_cos",
+    "rope_sin"]]
 ARGUMENT_NAMES = ["query", "key", "value", "out", "lse", "cu_query", "cu_key", "used_query", "used_key", "sinks", "grad_out",
-                  "grad_query", "grad_key", "grad_value"]
+                  "grad_query", "grad_key", "grad_value", "quantized_query", "quantized_key", "quantized_value", "query_scale",
+                  "key_scale", "value_scale", "value_mean", "query_amax", "key_amax", "value_amax", "out_scale", "rope_cos",
+                  "rope_sin", "position"]
 
 
 class Problem(ctypes.Structure):
@@ -93,6 +105,13 @@ class Plan:
     def workspace_bytes(self):
         return self.library.c.tandem_plan_workspace_bytes(self.handle)
 
+    @property
+    def block_rows(self):
+        """Rows of a block of scales of query, key and value, by which they must be quantised for this plan."""
+        rows = [ctypes.c_int32() for _ in range(3)]
+        self.library.c.tandem_plan_block_rows(self.handle, *[ctypes.byref(r) for r in rows])
+        return tuple(r.value for r in rows)
+
     def describe(self):
         size = self.library.c.tandem_plan_describe(self.handle, None, 0) + 1
         buffer = ctypes.create_string_buffer(size)
@@ -126,6 +145,7 @@ class Library:
         self.c.tandem_plan_workspace_bytes.restype = ctypes.c_size_t
         self.c.tandem_plan_describe.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         self.c.tandem_plan_describe.restype = ctypes.c_size_t
+        self.c.tandem_plan_block_rows.argtypes = [ctypes.c_void_p] + 3 * [ctypes.POINTER(ctypes.c_int32)]
         self.c.tandem_plan_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(Arguments), ctypes.c_void_p, ctypes.c_size_t,
                                            ctypes.c_void_p, ctypes.POINTER(Error)]
         self.c.tandem_problem_init.argtypes = [ctypes.POINTER(Problem), ctypes.c_size_t]

@@ -63,6 +63,14 @@ typedef enum tandem_pass {
   TANDEM_MERGE = 4
 } tandem_pass;
 
+/* How many elements share a scale, and where a packed value lies: see tandem::Granularity and tandem::ValueLayout. */
+typedef enum tandem_granularity {
+  TANDEM_SCALE_TENSOR = 0,
+  TANDEM_SCALE_HEAD = 1,
+  TANDEM_SCALE_BLOCK = 2
+} tandem_granularity;
+typedef enum tandem_value_layout { TANDEM_VALUE_ROWS = 0, TANDEM_VALUE_PACKED = 1 } tandem_value_layout;
+
 typedef enum tandem_backend {
   TANDEM_BACKEND_AUTOMATIC = 0,
   TANDEM_BACKEND_CPU = 1,
@@ -103,6 +111,18 @@ typedef struct tandem_problem {
   void* options_executor_context;
   int32_t options_executor_concurrency; /* how many tasks options_executor runs at once */
   uint64_t options_emulator_seed;
+  /* 8-bit attention: how the tensors are (TANDEM_FORWARD) or shall be (TANDEM_QUANTIZE) quantised. Quantising reads
+   * query, key and value, each of them optional, and writes the quantized_ tensors and scales. */
+  int32_t quantization_query, quantization_key, quantization_value; /* tandem_granularity; blocks by default */
+  int32_t quantization_query_rows, quantization_key_rows;           /* of a block; 0: see tandem_plan_block_rows */
+  int32_t quantization_value_rows;
+  int32_t quantization_value_layout; /* tandem_value_layout; packed by default */
+  int32_t quantization_value_mean, quantization_promote /* 1 by default */, quantization_hadamard, quantization_amax;
+  int32_t rope_dims, rope_interleaved, rope_positions;
+  uint64_t quantization_sign_seed;
+  const DLTensor *quantized_query, *quantized_key, *quantized_value;
+  const DLTensor *query_scale, *key_scale, *value_scale, *value_mean; /* NULL: contiguous */
+  const DLTensor *rope_cos, *rope_sin;
 } tandem_problem;
 
 /* What may change between runs; each tensor with the shape, strides, dtype and device that the plan was made with.
@@ -115,6 +135,11 @@ typedef struct tandem_arguments {
   const DLTensor *cu_query, *cu_key, *used_query, *used_key;
   const DLTensor* sinks; /* float32 (query_heads) */
   const DLTensor *grad_out, *grad_query, *grad_key, *grad_value;
+  const DLTensor *quantized_query, *quantized_key, *quantized_value;
+  const DLTensor *query_scale, *key_scale, *value_scale, *value_mean;
+  const DLTensor *query_amax, *key_amax, *value_amax; /* with quantization_amax */
+  const DLTensor* out_scale;                          /* float32 (1), for an out of e4m3 */
+  const DLTensor *rope_cos, *rope_sin, *position;
 } tandem_arguments;
 
 /* Sets the struct's size (pass sizeof) and every field's default. */
@@ -133,6 +158,10 @@ TANDEM_EXPORT void tandem_plan_destroy(tandem_plan* plan);
 TANDEM_EXPORT size_t tandem_plan_workspace_bytes(const tandem_plan* plan);
 /* The backend that serves the plan; never automatic. */
 TANDEM_EXPORT int32_t tandem_plan_backend(const tandem_plan* plan);
+/* The rows of a block of scales by which 8-bit tensors must be quantised for this plan: the problem's, or the plan's
+ * choice. 0 where scales aren't of blocks or the plan isn't of 8-bit attention. */
+TANDEM_EXPORT void tandem_plan_block_rows(const tandem_plan* plan, int32_t* query_rows, int32_t* key_rows,
+                                          int32_t* value_rows);
 /* Writes the plan as text, cut to `bytes` with its ending zero; returns the length of the whole, as snprintf does. */
 TANDEM_EXPORT size_t tandem_plan_describe(const tandem_plan* plan, char* buffer, size_t bytes);
 /* `stream` is a cudaStream_t or CUstream; the CPU ignores it and returns when done. */

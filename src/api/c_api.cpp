@@ -29,12 +29,17 @@ static_assert(TANDEM_FORWARD == static_cast<int>(Pass::forward) &&
 static_assert(TANDEM_BACKEND_CPU == static_cast<int>(Backend::cpu) &&
               TANDEM_BACKEND_SM90 == static_cast<int>(Backend::sm90) &&
               TANDEM_BACKEND_EMULATOR == static_cast<int>(Backend::emulator));
+static_assert(TANDEM_SCALE_TENSOR == static_cast<int>(Granularity::tensor) &&
+              TANDEM_SCALE_HEAD == static_cast<int>(Granularity::head) &&
+              TANDEM_SCALE_BLOCK == static_cast<int>(Granularity::block) &&
+              TANDEM_VALUE_ROWS == static_cast<int>(ValueLayout::rows) &&
+              TANDEM_VALUE_PACKED == static_cast<int>(ValueLayout::packed));
 static_assert(sizeof(tandem_error::argument) == sizeof(Status::argument) &&
               sizeof(tandem_error::message) == sizeof(Status::message));
 
 /// Field names change from C++'s "mask.left" to C's "mask_left", in the message too.
 void spell_as_c(char* text) {
-  for (const std::string_view prefix : {"mask.", "lengths.", "options."}) {
+  for (const std::string_view prefix : {"mask.", "lengths.", "options.", "quantization.", "rope."}) {
     for (char* at = text; (at = std::strstr(at, prefix.data())) != nullptr; at += prefix.size()) {
       // A sentence may end in such a word: only a letter behind the dot makes it a field.
       if (at[prefix.size()] >= 'a' && at[prefix.size()] <= 'z') at[prefix.size() - 1] = '_';
@@ -90,6 +95,13 @@ tandem_problem default_problem() {
   problem.options_num_splits = 1;
   problem.options_executor_concurrency = 1;
   problem.options_emulator_seed = Options{}.emulator_seed;
+  const Quantization quantization;
+  problem.quantization_query = static_cast<int32_t>(quantization.query);
+  problem.quantization_key = static_cast<int32_t>(quantization.key);
+  problem.quantization_value = static_cast<int32_t>(quantization.value);
+  problem.quantization_value_layout = static_cast<int32_t>(quantization.value_layout);
+  problem.quantization_promote = quantization.promote ? 1 : 0;
+  problem.quantization_sign_seed = quantization.sign_seed;
   return problem;
 }
 
@@ -136,6 +148,15 @@ Status take_specs(const tandem_problem& given, Problem& problem) {
       {"grad_query", given.grad_query, problem.grad_query},
       {"grad_key", given.grad_key, problem.grad_key},
       {"grad_value", given.grad_value, problem.grad_value},
+      {"quantized_query", given.quantized_query, problem.quantized_query},
+      {"quantized_key", given.quantized_key, problem.quantized_key},
+      {"quantized_value", given.quantized_value, problem.quantized_value},
+      {"query_scale", given.query_scale, problem.query_scale},
+      {"key_scale", given.key_scale, problem.key_scale},
+      {"value_scale", given.value_scale, problem.value_scale},
+      {"value_mean", given.value_mean, problem.value_mean},
+      {"rope_cos", given.rope_cos, problem.rope_cos},
+      {"rope_sin", given.rope_sin, problem.rope_sin},
   };
   for (const auto& tensor : tensors) {
     if (Status status = from_dlpack(tensor.name, tensor.tensor, tensor.spec); !status.ok()) return status;
@@ -144,10 +165,28 @@ Status take_specs(const tandem_problem& given, Problem& problem) {
   return {};
 }
 
+void take_quantization(const tandem_problem& given, Problem& problem) {
+  Quantization& quantization = problem.quantization;
+  quantization.query = static_cast<Granularity>(given.quantization_query);
+  quantization.key = static_cast<Granularity>(given.quantization_key);
+  quantization.value = static_cast<Granularity>(given.quantization_value);
+  quantization.query_rows = given.quantization_query_rows;
+  quantization.key_rows = given.quantization_key_rows;
+  quantization.value_rows = given.quantization_value_rows;
+  quantization.value_layout = static_cast<ValueLayout>(given.quantization_value_layout);
+  quantization.value_mean = given.quantization_value_mean != 0;
+  quantization.promote = given.quantization_promote != 0;
+  quantization.hadamard = given.quantization_hadamard != 0;
+  quantization.amax = given.quantization_amax != 0;
+  quantization.sign_seed = given.quantization_sign_seed;
+  problem.rope = {given.rope_dims, given.rope_interleaved != 0, given.rope_positions != 0};
+}
+
 Status take_problem(const tandem_problem* pointer, Problem& problem) {
   tandem_problem given = default_problem();
   if (Status status = take_struct("problem", pointer, given); !status.ok()) return status;
   if (Status status = take_specs(given, problem); !status.ok()) return status;
+  take_quantization(given, problem);
   if (given.has_scale != 0) problem.scale = given.scale;
   problem.softcap = given.softcap;
   problem.sinks = given.sinks != 0;
@@ -197,6 +236,20 @@ Status take_arguments(const tandem_arguments* pointer, Arguments& arguments) {
       {"grad_query", given.grad_query, arguments.grad_query},
       {"grad_key", given.grad_key, arguments.grad_key},
       {"grad_value", given.grad_value, arguments.grad_value},
+      {"quantized_query", given.quantized_query, arguments.quantized_query},
+      {"quantized_key", given.quantized_key, arguments.quantized_key},
+      {"quantized_value", given.quantized_value, arguments.quantized_value},
+      {"query_scale", given.query_scale, arguments.query_scale},
+      {"key_scale", given.key_scale, arguments.key_scale},
+      {"value_scale", given.value_scale, arguments.value_scale},
+      {"value_mean", given.value_mean, arguments.value_mean},
+      {"query_amax", given.query_amax, arguments.query_amax},
+      {"key_amax", given.key_amax, arguments.key_amax},
+      {"value_amax", given.value_amax, arguments.value_amax},
+      {"out_scale", given.out_scale, arguments.out_scale},
+      {"rope_cos", given.rope_cos, arguments.rope_cos},
+      {"rope_sin", given.rope_sin, arguments.rope_sin},
+      {"position", given.position, arguments.position},
   };
   for (const auto& tensor : tensors) {
     if (Status status = from_dlpack(tensor.name, tensor.tensor, tensor.view); !status.ok()) return status;
@@ -268,6 +321,13 @@ size_t tandem_plan_workspace_bytes(const tandem_plan* plan) {
 
 int32_t tandem_plan_backend(const tandem_plan* plan) {
   return plan == nullptr ? TANDEM_BACKEND_AUTOMATIC : static_cast<int32_t>(plan->plan.backend());
+}
+
+void tandem_plan_block_rows(const tandem_plan* plan, int32_t* query_rows, int32_t* key_rows, int32_t* value_rows) {
+  const tandem::Quantization chosen = plan == nullptr ? tandem::Quantization{} : plan->plan.quantization();
+  if (query_rows != nullptr) *query_rows = chosen.query_rows;
+  if (key_rows != nullptr) *key_rows = chosen.key_rows;
+  if (value_rows != nullptr) *value_rows = chosen.value_rows;
 }
 
 size_t tandem_plan_describe(const tandem_plan* plan, char* buffer, size_t bytes) {

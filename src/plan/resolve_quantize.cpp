@@ -253,6 +253,7 @@ Status resolve_quantize(const Problem& problem, Attention& attention) {
     if (Status status = step(problem, attention); !status.ok()) return status;
   }
   if (Status status = refuse_attention(problem); !status.ok()) return status;
+  if (Status status = check_value_layout(problem); !status.ok()) return status;
   for (const Item& item : items) {
     if (!(problem.*item.source).present()) continue;
     if (Status status = check_quantized(item, problem, attention); !status.ok()) return status;

@@ -167,12 +167,20 @@ Status resolve_scale(const Problem& problem, Attention& attention, const Scaled&
                  scaled.rows, rows);
   }
   attention.*scaled.resolved = problem.*scaled.given;
+  if (granularity != Granularity::block) attention.quantization.*scaled.rows_of = 0;
   if (granularity != Granularity::block || rows > 0) return complete_scale(attention, scaled);
   if (attention.pass == Pass::quantize) {
     return error(Code::invalid_argument, scaled.rows,
                  "%s is 0; take the rows of a block from Plan::quantization() of the forward plan", scaled.rows);
   }
   return {};
+}
+
+Status check_value_layout(const Problem& problem) {
+  const ValueLayout layout = problem.quantization.value_layout;
+  if (layout == ValueLayout::rows || layout == ValueLayout::packed) return {};
+  return error(Code::invalid_argument, "quantization.value_layout",
+               "quantization.value_layout is %d, which isn't one of tandem::ValueLayout", static_cast<int>(layout));
 }
 
 Status resolve_value_mean(const Problem& problem, Attention& attention) {
@@ -217,6 +225,7 @@ Status resolve_8bit_forward(const Problem& problem, Attention& attention) {
   }
   if (!eight_bits(attention.dtype)) return refuse_scales(problem);
   attention.quantization = problem.quantization;
+  if (Status status = check_value_layout(problem); !status.ok()) return status;
   if (Status status = check_packed_value(problem, attention); !status.ok()) return status;
   for (const Scaled& scaled : {scaled_query, scaled_key, scaled_value}) {
     if (Status status = resolve_scale(problem, attention, scaled); !status.ok()) return status;

@@ -56,6 +56,7 @@ TensorSpec packed_value_spec(const Attention& attention);
 /// One tensor's granularity, rows and given scales; absent scales become contiguous. The shape of block scales whose
 /// rows are left to the plan waits for choose_blocks().
 Status resolve_scale(const Problem& problem, Attention& attention, const Scaled& scaled);
+Status check_value_layout(const Problem& problem);
 /// value_mean: needed by `quantization.value_mean`, refused without.
 Status resolve_value_mean(const Problem& problem, Attention& attention);
 /// The 8-bit forward's own step; for 16 bits it refuses what only 8 bits take.

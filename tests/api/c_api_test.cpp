@@ -145,9 +145,16 @@ TEST(CApi, FieldsKeepTheirPlaces) {
   EXPECT_EQ(offsetof(tandem_problem, options_backend), 176u);
   EXPECT_EQ(offsetof(tandem_problem, options_executor), 200u);
   EXPECT_EQ(offsetof(tandem_problem, options_emulator_seed), 224u);
+  EXPECT_EQ(offsetof(tandem_problem, quantization_query), 232u);
+  EXPECT_EQ(offsetof(tandem_problem, rope_dims), 276u);
+  EXPECT_EQ(offsetof(tandem_problem, quantization_sign_seed), 288u);
+  EXPECT_EQ(offsetof(tandem_problem, quantized_query), 296u);
+  EXPECT_EQ(offsetof(tandem_problem, rope_sin), 360u);
   EXPECT_EQ(offsetof(tandem_arguments, cu_query), 48u);
   EXPECT_EQ(offsetof(tandem_arguments, sinks), 80u);
   EXPECT_EQ(offsetof(tandem_arguments, grad_value), 112u);
+  EXPECT_EQ(offsetof(tandem_arguments, quantized_query), 120u);
+  EXPECT_EQ(offsetof(tandem_arguments, position), 224u);
   EXPECT_EQ(offsetof(tandem_kernel, local_bytes), 60u);
   EXPECT_EQ(sizeof(tandem_error), 512u);
 }

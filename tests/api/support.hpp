@@ -85,6 +85,16 @@ class Bench {
     if (a.packed_key) arguments.cu_key = lengths(cu_key, even(a.total_key, a.batch));
     if (a.used_query) arguments.used_query = lengths(used_query, std::vector<int32_t>(a.batch, 1));
     if (a.used_key) arguments.used_key = lengths(used_key, std::vector<int32_t>(a.batch, 1));
+    arguments.quantized_query = view(a.quantized_query);
+    arguments.quantized_key = view(a.quantized_key);
+    arguments.quantized_value = view(a.quantized_value);
+    arguments.query_scale = view(a.query_scale);
+    arguments.key_scale = view(a.key_scale);
+    arguments.value_scale = view(a.value_scale);
+    arguments.value_mean = view(a.value_mean);
+    arguments.rope_cos = view(a.rope_cos);
+    arguments.rope_sin = view(a.rope_sin);
+    if (a.out.dtype == Dtype::e4m3) arguments.out_scale = view(contiguous(Dtype::fp32, cpu(), {1}));
     if (a.sinks) arguments.sinks = view(contiguous(Dtype::fp32, cpu(), {a.query_heads}));
   }
 
