@@ -18,6 +18,13 @@ inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
     // without promotion there is room for 96 keys.
     {"forward_e4m3_d256", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64}},
     {"forward_e4m3_d256_short", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 96, .promotes = false}},
+    // int8 queries and keys: their scores keep all bits.
+    {"forward_int8_d64", {.dtype = Dtype::int8, .head_dim = 64, .consumers = 3, .tile_key = 128, .output_first = true}},
+    {"forward_int8_d96", {.dtype = Dtype::int8, .head_dim = 96, .consumers = 2, .tile_key = 128}},
+    {"forward_int8_d128", {.dtype = Dtype::int8, .head_dim = 128, .consumers = 2, .tile_key = 128}},
+    {"forward_int8_d128_long", {.dtype = Dtype::int8, .head_dim = 128, .consumers = 3, .tile_key = 96, .output_first = true}, 2049},
+    {"forward_int8_d192", {.dtype = Dtype::int8, .head_dim = 192, .consumers = 2, .tile_key = 96}},
+    {"forward_int8_d256", {.dtype = Dtype::int8, .head_dim = 256, .consumers = 2, .tile_key = 64}},
 };
 // clang-format on
 
