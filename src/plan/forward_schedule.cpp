@@ -8,13 +8,14 @@
 namespace tandem::internal {
 namespace {
 
-/// Heads that are worked on together: as many as leave their keys and values in the L2 cache, but enough tiles to keep
-/// the last ones from waiting for each other. Measured at causal 512 to 16k (docs/performance-log.md): 32 MB is best to
-/// 2k, 16 heads beyond, even where they exceed the cache.
-int64_t section_heads(const Attention& a, int element_bytes) {
-  constexpr int64_t budget = 32 << 20, least_heads = 16;
+/// Heads that are worked on together. Short ones: as many as leave their keys and values in the L2 cache. Long ones:
+/// enough tiles to keep the last ones from waiting for each other, even where they exceed the cache. The limits are
+/// measured at causal 512 to 16k (docs/performance-log.md).
+int64_t section_heads(const Attention& a, int element_bytes, int64_t tiles_per_head) {
+  constexpr int64_t budget = 32 << 20, most_heads = 64, long_tiles = 32, section_tiles = 1024;
   const int64_t per_key_head = std::max<int64_t>(1, a.max_key * (a.head_dim + a.value_dim) * element_bytes);
-  const int64_t most = std::max(least_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
+  const int64_t cached = std::min(most_heads, std::max<int64_t>(1, budget / per_key_head) * a.group());
+  const int64_t most = tiles_per_head < long_tiles ? cached : std::max<int64_t>(1, section_tiles / tiles_per_head);
   // Even sections: a small last one would end in tiles that wait for each other.
   const int64_t heads = std::max<int64_t>(1, a.batch * a.query_heads), sections = (heads + most - 1) / most;
   return (heads + sections - 1) / sections;
@@ -51,7 +52,7 @@ Status plan_schedule(ForwardSchedule& plan, const Attention& a, int64_t tile, in
   plan.scan = a.packed_query;
   const int64_t heads = a.batch * a.query_heads;
   plan.order = {static_cast<int32_t>(most), static_cast<int32_t>(heads),
-                static_cast<int32_t>(std::min(section_heads(a, element_bytes), heads)),
+                static_cast<int32_t>(std::min(section_heads(a, element_bytes, most), heads)),
                 a.window.right < Window::unlimited && a.window.left >= Window::unlimited};
   const bool uneven = plan.order.longest_first || plan.scan || a.used_key;
   plan.dynamic = uneven && plan.tiles > plan.grid;
