@@ -12,6 +12,8 @@ void add_info(CLI::App& program);
 void add_run(CLI::App& program);
 void add_verify(CLI::App& program);
 void add_bench(CLI::App& program);
+void add_accuracy(CLI::App& program);
+void add_quantize(CLI::App& program);
 void add_trace(CLI::App& program);
 
 /// "--backend": auto, cpu, sm90 or emulator.

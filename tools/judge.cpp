@@ -108,13 +108,20 @@ oracle::Verdict judge_8bit(const Job& job, oracle::Problem problem, const std::v
 
 }  // namespace
 
-oracle::Verdict judge(const Job& job, int64_t rows, uint64_t seed) {
+oracle::Tensor oracle_view(const Tensor& tensor) { return view(tensor); }
+
+oracle::Problem oracle_problem(const Job& job) {
   oracle::Problem problem = problem_of(job);
-  const auto chosen = rows < 0 ? oracle::all_rows(problem) : oracle::sampled_rows(problem, rows, seed);
-  if (eight_bits(job.query.spec.dtype)) return judge_8bit(job, problem, chosen, job.problem.options.backend);
   problem.query = view(job.query);
   problem.key = view(job.key);
   problem.value = view(job.value);
+  return problem;
+}
+
+oracle::Verdict judge(const Job& job, int64_t rows, uint64_t seed) {
+  oracle::Problem problem = eight_bits(job.query.spec.dtype) ? problem_of(job) : oracle_problem(job);
+  const auto chosen = rows < 0 ? oracle::all_rows(problem) : oracle::sampled_rows(problem, rows, seed);
+  if (eight_bits(job.query.spec.dtype)) return judge_8bit(job, problem, chosen, job.problem.options.backend);
   if (job.pass == Pass::backward) {
     return oracle::judge_backward(problem, view(job.grad_out), view(job.grad_query), view(job.grad_key),
                                   view(job.grad_value));

@@ -321,6 +321,22 @@ void take_quantised(const Job& quantise, Job& job) {
   }
 }
 
+Job quantise(const Job& source, const Quantising& how, Backend backend, Memory& memory) {
+  Job job = quantised_job(source, how);
+  job.problem.options.backend = backend;
+  const auto attend = plan(Pass::forward, problem_of(job, memory.device()));
+  require(attend.status(), "planning the 8-bit forward");
+  allocate_scales(source, attend->quantization(), job);
+  Job quantising = quantise_job(source, job);
+  const auto planned = plan(Pass::quantize, problem_of(quantising, memory.device()));
+  require(planned.status(), "planning the quantiser");
+  Execution execution(quantising, *planned, memory);
+  require(execution.run(), "quantising");
+  execution.fetch(quantising);
+  take_quantised(quantising, job);
+  return job;
+}
+
 Dequantised dequantised(const Job& job) {
   Dequantised result;
   dequantise(job, scaled[0], result.query, nullptr);

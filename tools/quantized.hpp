@@ -35,6 +35,9 @@ Job quantise_job(const Job& source, const Job& job);
 /// Hands what a quantise job wrote to the forward job.
 void take_quantised(const Job& quantise, Job& job);
 
+/// All of that by the library on one backend: the 8-bit forward of `source`, quantised and ready to run.
+Job quantise(const Job& source, const Quantising& how, Backend backend, Memory& memory);
+
 /// The numbers that an 8-bit job's tensors stand for, (batch, row, head, column) or (row, head, column); NaN in rows
 /// that no sequence uses. Value scales are one for each key (no columns).
 struct Dequantised {

@@ -29,16 +29,20 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-/// A string of gnuplot: in single quotes, which are doubled within.
-std::string quoted(const std::string& text) {
+std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.2f}", *value) : "NaN"; }
+
+}  // namespace
+
+std::string plot_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("''") : std::string(1, c);
   return result + "'";
 }
 
-std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.2f}", *value) : "NaN"; }
-
-}  // namespace
+std::string plot_terminal(const std::string& path, const std::string& output, size_t width, size_t height) {
+  return fmt::format("set terminal {} size {},{}\nset output {}\n", ends_with(path, ".png") ? "pngcairo" : "svg", width,
+                     height, plot_quoted(output));
+}
 
 void require_plot(const std::string& path) {
   if (!ends_with(path, ".png") && !ends_with(path, ".svg")) {
@@ -67,9 +71,8 @@ std::string plot_script(const std::vector<BenchRow>& rows, const std::string& ti
   std::string script;
   size_t index = 0;
   for (const auto& [panel, data] : panels) script += fmt::format("$panel{} << EOD\n{}EOD\n", index++, data);
-  script += fmt::format("set terminal {} size {},{}\nset output {}\n", ends_with(path, ".png") ? "pngcairo" : "svg",
-                        420 * width, 340 * height + 40, quoted(output));
-  script += fmt::format("set multiplot layout {},{} title {} noenhanced\n", height, width, quoted(title));
+  script += plot_terminal(path, output, 420 * width, 340 * height + 40);
+  script += fmt::format("set multiplot layout {},{} title {} noenhanced\n", height, width, plot_quoted(title));
   script += "set logscale x 2\nset grid\nset yrange [0:*]\nset xlabel 'sequence length'\nset ylabel 'TFLOP/s'\n";
   script += "set key bottom right\nset style data linespoints\n";
   index = 0;
@@ -89,12 +92,16 @@ std::string plot_script(const std::vector<BenchRow>& rows, const std::string& ti
 }
 
 void plot(const std::vector<BenchRow>& rows, const std::string& title, const std::string& path) {
+  draw([&](const std::string& output) { return plot_script(rows, title, path, output); }, path);
+}
+
+void draw(const std::function<std::string(const std::string&)>& make_script, const std::string& path) {
   // Drawn beside the target and renamed, as every file that the program writes.
   const std::string unfinished = fmt::format("{}.{}.unfinished", path, getpid());
   std::signal(SIGPIPE, SIG_IGN);  // a gnuplot that gives up shows in its exit status
   FILE* pipe = popen("gnuplot", "w");
   if (pipe == nullptr) throw Failure("gnuplot can't be started");
-  const std::string script = plot_script(rows, title, path, unfinished);
+  const std::string script = make_script(unfinished);
   const bool written = std::fwrite(script.data(), 1, script.size(), pipe) == script.size();
   const int status = pclose(pipe);
   std::error_code error;
