@@ -8,12 +8,9 @@ pays for Python or for another's heat. Output errors are checked against float64
 through PyTorch's scaled_dot_product_attention; FlashAttention-3 from the wheel fa3-fwd, if it can be imported; an 8192^3
 product of cuBLAS. Figures are TFLOP/s of 4 * batch * heads * seqlen^2 * head_dim, half of it when causal.
 """
-import argparse
 import json
 import math
-import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
@@ -21,62 +18,13 @@ import torch
 import torch.nn.functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bindings" / "python"))
-from tandem_ctypes import Library, Tensor  # noqa: E402
+import timing
+from timing import DTYPES, milliseconds, random, tandem_launcher
 
 try:
     from fa3_fwd_interface import flash_attn_func as fa3
 except ImportError:
     fa3 = None
-
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-def random(*shape, dtype):
-    return torch.randn(*shape, device="cuda", dtype=dtype)
-
-
-def milliseconds(launch, flop):
-    """Median time of one launch(stream), from replays of a graph that holds about 2 ms of them."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    count = max(2, min(16, round(2e-3 / (flop / 500e12))))
-    with torch.cuda.stream(stream):
-        launch(stream.cuda_stream)
-        launch(stream.cuda_stream)
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(count):
-            launch(stream.cuda_stream)
-    graph.replay()
-    torch.cuda.synchronize()
-    time.sleep(0.1)
-    times = []
-    for _ in range(5):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / count)
-    return statistics.median(times)
-
-
-def tandem_launcher(library, tensors, lengths=None, **fields):
-    """launch(stream) of a planned run; the workspace belongs to the closure."""
-    described = {name: Tensor.of(tensor) for name, tensor in tensors.items()}
-    plan = library.plan(**described, **fields)
-    workspace = torch.empty(max(256, plan.workspace_bytes), device="cuda", dtype=torch.uint8)
-    more = {name: Tensor.of(tensor) for name, tensor in (lengths or {}).items()}
-    calls = {}
-
-    def launch(stream, _keep=(tensors, lengths, workspace)):
-        if stream not in calls:
-            calls[stream] = plan.bind(workspace=workspace.data_ptr(), workspace_bytes=plan.workspace_bytes, stream=stream,
-                                      **described, **more)
-        calls[stream]()
-    return launch
 
 
 def check(query, key, value, out, causal):
@@ -112,12 +60,6 @@ def measure(library, dtype, head_dim, causal, seqlen):
     if fa3 is not None and dtype == "bf16":
         figures["fa3"] = flop / milliseconds(lambda _: fa3(query, key, value, causal=causal), flop) / 1e9
     return figures
-
-
-def cublas():
-    a, b = (random(8192, 8192, dtype=torch.bfloat16) for _ in range(2))
-    flop = 2 * 8192**3
-    return flop / milliseconds(lambda _: a @ b, flop) / 1e9
 
 
 def extras(library):
@@ -158,48 +100,14 @@ def extras(library):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default="build/src/libtandem.so")
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--head-dims", default="64,128,256")
-    parser.add_argument("--seqlens", default="512,1024,2048,4096,8192,16384")
-    parser.add_argument("--dtypes", default="bf16")
+    parser = timing.parser(__doc__)
     parser.add_argument("--extras", action="store_true")
-    parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--toolkit", default="13.0")
     args = parser.parse_args()
-    library = Library(args.library)
-    points = [(dtype, d, causal, s) for dtype in args.dtypes.split(",") for d in map(int, args.head_dims.split(","))
-              for causal in (False, True) for s in map(int, args.seqlens.split(","))]
-    runs, ceilings = [], []
-    for _ in range(args.runs):
-        ceilings.append(cublas())
-        runs.append([measure(library, *point) for point in points])
-    rows, logs = [], []
-    for i, (dtype, head_dim, causal, seqlen) in enumerate(points):
-        def median(peer):
-            values = [run[i][peer] for run in runs]
-            return None if None in values else round(statistics.median(values), 1)
-        ratio = statistics.median(run[i]["tandem"] / run[i]["cudnn"] for run in runs)
-        values = [run[i]["tandem"] for run in runs]
-        row = {"pass": "forward", "dtype": dtype, "head_dim": head_dim, "mask": "causal" if causal else "full",
-               "seqlen": seqlen, "batch": 16384 // seqlen, "heads": 2048 // head_dim, "tandem": median("tandem"),
-               "cudnn": median("cudnn"), "fa3": median("fa3"), "cublas": round(statistics.median(ceilings), 1),
-               "spread": round((max(values) - min(values)) / statistics.median(values), 4), "over_cudnn": round(ratio, 3)}
-        rows.append(row)
-        logs.append(math.log(ratio))
-        print(f"{dtype} d{head_dim} {row['mask']:6} {seqlen:6}  tandem {row['tandem']:6}  cudnn {row['cudnn']:6}  "
-              f"fa3 {row['fa3']}  over cudnn {ratio:.3f}", flush=True)
-    print(f"cublas {statistics.median(ceilings):.0f}; geometric mean over cudnn {math.exp(statistics.mean(logs)):.3f}")
-    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    record = {"device": torch.cuda.get_device_name(), "driver": driver.stdout.strip().splitlines()[0], "toolkit": args.toolkit,
-              "commit": args.commit, "rows": rows}
+    record = timing.measure_grid(args, "forward", measure)
     if args.extras:
-        record["extras"] = {name: round(value, 3) for name, value in extras(library).items()}
+        record["extras"] = {name: round(value, 3) for name, value in extras(timing.Library(args.library)).items()}
         print(json.dumps(record["extras"], indent=1))
-    if args.out:
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+    timing.save(args, record)
 
 
 if __name__ == "__main__":
