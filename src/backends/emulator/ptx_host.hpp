@@ -33,6 +33,10 @@ template <class T>
 TANDEM_DEVICE T& dynamic_shared() {
   return *static_cast<T*>(emulator::shared_memory(sizeof(T)));
 }
+template <class T>
+TANDEM_DEVICE T& fixed_shared() {
+  return dynamic_shared<T>();
+}
 TANDEM_DEVICE void init(Barrier& barrier, int arrivals) { emulator::init(barrier, arrivals); }
 TANDEM_DEVICE void fence_barrier_init() { emulator::fence_barrier_init(); }
 TANDEM_DEVICE void arrive(Barrier& barrier) { emulator::arrive(barrier); }

@@ -5,8 +5,9 @@
 
 namespace tandem::internal::sm90::forward {
 
+/// `value_writers`: that arrive when a stage of values is full; `tile_readers`: besides the consumers' warps.
 template <auto config, class SharedMemory>
-TANDEM_DEVICE void init_barriers(SharedMemory& shared) {
+TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int tile_readers) {
   constexpr int warps = 4 * config.consumers;
   for (int w = 0; w < config.consumers; ++w) {
     ptx::init(shared.query_full[w], 1);
@@ -15,12 +16,12 @@ TANDEM_DEVICE void init_barriers(SharedMemory& shared) {
   for (int s = 0; s < config.stages; ++s) {
     ptx::init(shared.key_full[s], 1);
     ptx::init(shared.key_empty[s], warps);
-    ptx::init(shared.value_full[s], 1);
+    ptx::init(shared.value_full[s], value_writers);
     ptx::init(shared.value_empty[s], warps);
   }
   for (int s = 0; s < 2; ++s) {
     ptx::init(shared.tile_full[s], 1);
-    ptx::init(shared.tile_empty[s], warps);
+    ptx::init(shared.tile_empty[s], warps + tile_readers);
   }
 }
 

@@ -17,7 +17,7 @@ struct No {
   static constexpr bool value = false;
 };
 
-/// `Derived` has before_tile(tile), first_block(tile), step(tile, masked), last_output() and after_tile(tile).
+/// `Derived` has before_tile(tile), first_block(tile), steps(tile, last, masked), last_output() and after_tile(tile).
 template <class Derived, auto config, class SharedMemory>
 class ConsumerBase {
  public:
@@ -82,11 +82,12 @@ class ConsumerBase {
     // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
     int masked_until = full_end_;
     while (true) {
-      for (; block_ >= masked_until; --block_) self().step(tile, Yes{});
-      for (; block_ >= full_begin_; --block_) self().step(tile, No{});
+      self().steps(tile, masked_until, Yes{});
+      self().steps(tile, full_begin_, No{});
       if (block_ < end_) break;
       masked_until = end_;
     }
+    release_query();
     self().last_output();
     skip(skipped_behind_);
   }

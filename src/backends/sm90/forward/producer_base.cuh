@@ -1,4 +1,4 @@
-// What the producers of all forward kernels share: announcing tiles, loading queries and keys in the order in which the
+// What the producers of forward kernels share: loading a tile's query, keys and values in the order in which the
 // consumers need them. A kernel's producer derives from it.
 #pragma once
 
@@ -8,42 +8,27 @@
 
 namespace tandem::internal::sm90::forward {
 
-/// `Derived` has describe_more(tile, slot), begin_tile(tile), load_key(block) and load_value(block).
+/// `Derived` has load_key(block) and load_value(block).
 template <class Derived, auto config, class SharedMemory, int element_bytes>
 class ProducerBase {
  public:
   TANDEM_DEVICE ProducerBase(SharedMemory& shared, const Params& params)
       : shared_(shared), params_(params), issuer_((ptx::thread_index() & 31) == 0) {}
 
-  /// Runs in the first warp of the producer warpgroup, all lanes together; the first one issues everything.
-  TANDEM_DEVICE void run() {
-    prefetch();
-    TileScheduler<config.tile_query()> scheduler(params_);
-    const Tile* tile = announce(scheduler.next());
-    while (tile->row >= 0) tile = load(*tile, scheduler);
-  }
-
  protected:
   using QueryLayout = ChunkLayout<config.head_dim, element_bytes>;  // of queries and keys
 
   TANDEM_DEVICE Derived& self() { return static_cast<Derived&>(*this); }
 
-  /// Loads a tile's query, keys and values. The next tile is sought and announced while the ring is full, so that its
-  /// first loads wait for nothing but room: instructions are dear beside a running wgmma.
-  TANDEM_DEVICE const Tile* load(const Tile& tile, TileScheduler<config.tile_query()>& scheduler) {
-    find_keys(tile);
-    self().begin_tile(tile);
-    // From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
+  /// From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
+  TANDEM_DEVICE void load(const Tile& tile) {
     const int first = tile.visit.end - 1, last = tile.visit.begin;
     self().load_key(first);
     load_query(tile);
-    const Tile* next = nullptr;
     for (int block = first; block >= last; --block) {
-      if (next == nullptr && (block < first || block == last)) next = announce(scheduler.next());
       if (block > last) self().load_key(block - 1);
       self().load_value(block);
     }
-    return next;
   }
 
   TANDEM_DEVICE void prefetch() const {
@@ -51,19 +36,6 @@ class ProducerBase {
     ptx::prefetch(params_.query);
     ptx::prefetch(params_.key);
     ptx::prefetch(params_.value);
-  }
-
-  TANDEM_DEVICE const Tile* announce(Position position) {
-    Tile& tile = shared_.tile[slot_.stage];
-    ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);
-    if (issuer_) {
-      describe<config.consumers, config.tile_key>(params_, position, tile);
-      self().describe_more(tile, slot_.stage);
-      ptx::arrive(shared_.tile_full[slot_.stage]);
-    }
-    ptx::sync_warp();  // the other lanes read the tile too
-    slot_.next();
-    return &tile;
   }
 
   TANDEM_DEVICE void find_keys(const Tile& tile) {
@@ -106,7 +78,6 @@ class ProducerBase {
   const Params& params_;
   const bool issuer_;
   RingPosition<config.stages> key_, value_;
-  RingPosition<2> slot_;
   int query_parity_ = 0;
   int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
 };

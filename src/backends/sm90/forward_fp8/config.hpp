@@ -15,11 +15,14 @@ struct Config {
   ValueLayout value_layout = ValueLayout::packed;
   // In a turn at the tensor cores O of one block comes before S of the next; else after it.
   bool output_first = false;
+  // Else the turn is given before O's last product, so that the next consumer's first one follows without a gap.
+  bool late_turn = false;
   // Partial sums of O can be promoted to float32 sums in shared memory; else only the output is staged there.
   bool promotes = true;
 
   static constexpr int stages = 2;
   static constexpr bool pingpong = true;
+  static constexpr int transposers = 2;  // warps of the producer warpgroup
 
   constexpr bool transposes() const { return value_layout == ValueLayout::rows; }
   /// Values as they lie in memory, on their way to be transposed: buffers of a tile.
@@ -36,7 +39,7 @@ struct Config {
     const int query = consumers * 64 * head_dim;
     const int ring = (2 * stages + raw_buffers()) * tile_key * head_dim;
     const int barriers = 8 * (2 * consumers + 4 * stages + 4 + 1 + 2 * raw_buffers());
-    const int scales = 16 * (stages + 2), slots = 2 * 112;  // of Tile
+    const int scales = 16 * stages + 2 * 272, slots = 2 * 112;  // of TileScales, of Tile
     return ceil_divide(query + ring + consumers * output_bytes() + ceil_divide(barriers, 16) * 16 + scales + slots,
                        1024) *
            1024;

@@ -38,8 +38,8 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
 
   TANDEM_DEVICE void before_tile(const Tile&) {
     query_scale_ = shared_.tile_scales[this->slot_.stage].query[consumer_];
-    until_promotion_ = fp8_params_.promote_every;
     promoted_ = false;
+    promote_below_ = block_ - fp8_params_.promote_every;
   }
   TANDEM_DEVICE void after_tile(const Tile& tile) {
     if constexpr (config.promotes) {
@@ -56,10 +56,10 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     ptx::wait(shared_.key_full[key_.stage], key_.parity);
     clear_scores();
     ptx::wgmma_fence(scores_);
-    issue_scores(key_descriptor(), query_descriptor());
-    take_scales();
+    issue_scores(key_descriptor(key_.stage), query_descriptor());
+    take_scales(key_.stage);
     ptx::wgmma_wait<0>(scores_);
-    end_scores();
+    this->release_key();
     clear_output();
     if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
     softmax_.first(scores_, weights_);
@@ -67,72 +67,109 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   }
   /// O of the last block, with nothing to overlap with any more.
   TANDEM_DEVICE void last_output() {
-    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    const int stage = key_.stage ^ 1;
+    ptx::wait(shared_.value_full[stage], key_.parity ^ stage);
     ptx::wgmma_fence(output_, weights_);
-    issue_output(value_descriptor(), No{});
+    issue_output(value_descriptor(stage), No{});
     ptx::wgmma_wait<0>(output_, weights_);
-    this->release_value();
+    if (lane_ == 0) ptx::arrive(shared_.value_empty[stage]);
+    value_ = key_;
   }
 
+  /// Down to block `last`, with promotions between: the loop itself counts nothing else.
   template <class Masked>
+  TANDEM_DEVICE void steps(const Tile& tile, int last, Masked masked) {
+    while (block_ >= last) {
+      const int until = config.promotes ? greatest(last, promote_below_) : last;
+      for (; block_ >= until; --block_) {
+        // One body a stage, so that addresses and descriptors are constants.
+        if (key_.stage == 0)
+          step<0>(tile, masked);
+        else
+          step<1>(tile, masked);
+      }
+      if constexpr (config.promotes) {
+        if (block_ < promote_below_ && block_ >= end_) promote();
+      }
+    }
+  }
+  template <int stage, class Masked>
   TANDEM_DEVICE void step(const Tile& tile, Masked) {
     if constexpr (config.output_first)
-      output_and_scores();
+      output_and_scores<stage>();
     else
-      scores_and_output();
+      scores_and_output<stage>();
     if constexpr (Masked::value) this->mask(scores_, tile, block_, softmax_.masked());
-    if constexpr (config.promotes) {
-      if (--until_promotion_ == 0) promote();
-    }
     softmax_.next(scores_, weights_, output_);
   }
-  /// S of this block, then O of the one before (Algorithm 2, lines 8 to 14).
+  /// S of this block, then O of the one before, whose values are in the other stage (Algorithm 2, lines 8 to 14).
+  template <int stage>
   TANDEM_DEVICE void scores_and_output() {
-    const ptx::Descriptor key = key_descriptor(), query = query_descriptor(), value = value_descriptor();
-    ptx::wait(shared_.key_full[key_.stage], key_.parity);
+    await_key<stage>();
     this->wait_turn();
     clear_scores();
     ptx::wgmma_fence(scores_, output_, weights_);
-    issue_scores(key, query);
-    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    issue_scores(key_descriptor(stage), query_descriptor());
+    await_value<stage>();
     ptx::wgmma_fence();
-    issue_output(value, Yes{});
-    if (fp8_params_.scales_by_block) take_scales();
+    if constexpr (config.late_turn)
+      issue_output(value_descriptor(stage ^ 1), No{});
+    else
+      issue_output(value_descriptor(stage ^ 1), Yes{});
+    if (fp8_params_.scales_by_block) take_scales(stage);
     ptx::wgmma_wait<1>(scores_);
-    end_scores();
+    free_key<stage>();
     ptx::wgmma_wait<0>(output_, weights_);
-    this->release_value();
+    if constexpr (config.late_turn) this->give_turn();
+    free_value<stage>();
   }
   /// The same with O first: the next turn begins as soon as S is issued.
+  template <int stage>
   TANDEM_DEVICE void output_and_scores() {
-    const ptx::Descriptor key = key_descriptor(), query = query_descriptor(), value = value_descriptor();
-    ptx::wait(shared_.value_full[value_.stage], value_.parity);
+    await_value<stage>();
     this->wait_turn();
     clear_scores();
     ptx::wgmma_fence(scores_, output_, weights_);
-    issue_output(value, No{});
-    ptx::wait(shared_.key_full[key_.stage], key_.parity);
+    issue_output(value_descriptor(stage ^ 1), No{});
+    await_key<stage>();
     ptx::wgmma_fence();
-    issue_scores(key, query);
+    issue_scores(key_descriptor(stage), query_descriptor());
     this->give_turn();
-    if (fp8_params_.scales_by_block) take_scales();
+    if (fp8_params_.scales_by_block) take_scales(stage);
     ptx::wgmma_wait<1>(output_, weights_);
-    this->release_value();
+    free_value<stage>();
     ptx::wgmma_wait<0>(scores_);
-    end_scores();
+    free_key<stage>();
   }
-  TANDEM_DEVICE void end_scores() {
-    this->release_key();
-    if (block_ == end_) this->release_query();
+
+  // With two stages the position of values, one block behind, follows from that of keys; the two agree between tiles.
+  static_assert(config.stages == 2);
+  template <int stage>
+  TANDEM_DEVICE void await_key() {
+    ptx::wait(shared_.key_full[stage], key_.parity);
+  }
+  template <int stage>
+  TANDEM_DEVICE void await_value() {
+    ptx::wait(shared_.value_full[stage ^ 1], key_.parity ^ stage ^ 1);
+  }
+  template <int stage>
+  TANDEM_DEVICE void free_key() {
+    if (lane_ == 0) ptx::arrive(shared_.key_empty[stage]);
+  }
+  /// And the step's end.
+  template <int stage>
+  TANDEM_DEVICE void free_value() {
+    if (lane_ == 0) ptx::arrive(shared_.value_empty[stage ^ 1]);
+    key_.stage = stage ^ 1;
+    if constexpr (stage == 1) key_.parity ^= 1;
   }
 
   /// The scales of the block whose keys have landed; one for all lanes, in uniform registers. Never 0, so that masked
   /// scores stay infinite.
-  TANDEM_DEVICE void take_scales() {
-    const BlockScales block = shared_.block_scales[key_.stage];
+  TANDEM_DEVICE void take_scales(int stage) {
+    const BlockScales block = shared_.block_scales[stage];
     ptx::sync_warp();  // one lane releases the stage for all
-    const float tiny = fp8_params_.scale_log2 > 0 ? 0x1p-126f : -0x1p-126f;
-    const float scale = ptx::multiply_add(query_scale_, block.key, tiny);
+    const float scale = ptx::multiply_add(query_scale_, block.key, fp8_params_.least_scale);
     softmax_.set_scales(ptx::as_float(ptx::uniform(ptx::as_int(scale))), block.value_log2, block.value_inverse);
   }
 
@@ -160,12 +197,12 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   TANDEM_DEVICE ptx::Descriptor query_descriptor() const {
     return ptx::matrix<QueryLayout::swizzle>(shared_.query[consumer_], 16, QueryLayout::group_bytes);
   }
-  TANDEM_DEVICE ptx::Descriptor key_descriptor() const {
-    return ptx::matrix<QueryLayout::swizzle>(shared_.key[key_.stage], 16, QueryLayout::group_bytes);
+  TANDEM_DEVICE ptx::Descriptor key_descriptor(int stage) const {
+    return ptx::matrix<QueryLayout::swizzle>(shared_.key[stage], 16, QueryLayout::group_bytes);
   }
   /// Packed values are core matrices of 8 channels by 16 keys already.
-  TANDEM_DEVICE ptx::Descriptor value_descriptor() const {
-    return ptx::matrix<ptx::Swizzle::none>(shared_.value[value_.stage], 16 * config.head_dim, 128);
+  TANDEM_DEVICE ptx::Descriptor value_descriptor(int stage) const {
+    return ptx::matrix<ptx::Swizzle::none>(shared_.value[stage], 16 * config.head_dim, 128);
   }
 
   /// int8 sums start at a float's bits (math/softmax_fp8.cuh); float32 ones are cleared by their first product.
@@ -185,12 +222,12 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     if (!promoted_) Epilogue<config>::await_buffer(consumer_, warp_ == 0 && lane_ == 0);
     promotion().take(output_, softmax_, promoted_);
     promoted_ = true;
-    until_promotion_ = fp8_params_.promote_every;
+    promote_below_ = block_ - fp8_params_.promote_every;
   }
 
   const Params& fp8_params_;
   float query_scale_ = 1;
-  int until_promotion_ = 0;
+  int promote_below_ = 0;  // the block below which O is promoted again
   bool promoted_ = false;
   RowSoftmax softmax_;
   typename RowSoftmax::Scores scores_;

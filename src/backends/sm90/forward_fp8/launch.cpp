@@ -2,6 +2,7 @@
 #include "backends/sm90/forward_fp8/launch.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <new>
 
@@ -126,6 +127,7 @@ class ForwardFp8Executable final : public Executable {
       params.mean_head_stride = a.value_mean.stride[1];
       params.mean_channel_stride = a.value_mean.stride[2];
     }
+    params.least_scale = std::copysign(std::numeric_limits<float>::min(), params.scale_log2);
     params.out_dtype = a.out.dtype;
     params.out_scale = a.out.dtype == Dtype::e4m3 ? static_cast<const float*>(arguments.out_scale.data) : nullptr;
     params.value_dim = static_cast<int32_t>(a.value_dim);

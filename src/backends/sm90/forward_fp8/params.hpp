@@ -22,6 +22,7 @@ struct Params : forward::Params {
   Scales query_scale, key_scale, value_scale;
   const float* value_mean;  // null: none was taken out
   int64_t mean_batch_stride, mean_head_stride, mean_channel_stride;
+  float least_scale;       // of a block's scores: not 0, of the sign of scale_log2
   const float* out_scale;  // of an e4m3 output, else null
   Dtype out_dtype;
   int32_t value_dim;
@@ -30,16 +31,19 @@ struct Params : forward::Params {
   bool patch_values;      // a tile's memory behind the last key may hold anything
 };
 
-/// Scales of one block, and of a tile, through shared memory.
+/// Scales of one block, through shared memory.
 struct alignas(16) BlockScales {
   float key;
   float value_log2;     // of the value's scale over the tile's reference
   float value_inverse;  // reference over scale
   float unused;
 };
+/// Scales of a tile, and those of its first blocks, which are loaded long before the tile begins.
 struct alignas(16) TileScales {
-  float query[3];  // a consumer each
+  static constexpr int blocks = 32;
+  float query[3];  // a consumer each, times the softmax scale
   float value;     // the reference: the scale of the tile's first block
+  float keys[blocks], values[blocks];
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

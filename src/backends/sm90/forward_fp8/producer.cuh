@@ -1,10 +1,10 @@
-// The producer's role in 8-bit attention: the 16-bit one's, with the scales that belong to tiles and blocks, and with
-// values that lie packed (forward_fp8/transpose.cuh has those that don't).
+// The loader's role in 8-bit attention: as the 16-bit producer's, with the scales of blocks beside their keys, and with
+// values that lie packed, or in rows for the transposer.
 #pragma once
 
 #include "backends/sm90/forward/producer_base.cuh"
+#include "backends/sm90/forward_fp8/scheduler.cuh"
 #include "backends/sm90/forward_fp8/shared.cuh"
-#include "common/quantized.hpp"
 
 namespace tandem::internal::sm90::forward_fp8 {
 
@@ -14,7 +14,23 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   friend Base;
 
  public:
-  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params) : Base(shared, params), fp8_params_(params) {}
+  TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params)
+      : Base(shared, params), fp8_params_(params), lane_(ptx::thread_index() & 31) {}
+
+  /// Runs in a warp of the producer warpgroup, all lanes together; the first one issues everything.
+  TANDEM_DEVICE void run() {
+    this->prefetch();
+    while (true) {
+      ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
+      const Tile& tile = shared_.tile[slot_.stage];
+      if (tile.row < 0) break;
+      begin_tile(tile, shared_.tile_scales[slot_.stage]);
+      this->load(tile);
+      ptx::sync_warp();  // every lane has read the tile
+      if (issuer_) ptx::arrive(shared_.tile_empty[slot_.stage]);
+      slot_.next();
+    }
+  }
 
  private:
   using Base::issuer_;
@@ -22,95 +38,66 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   using Base::shared_;
   using Base::value_;
 
-  /// Where a tile's keys have their scales and value groups.
-  struct Place {
-    const float *key_scales, *value_scales;
-    int32_t key_first, value_first, group, group_batch, keys;
-  };
-  TANDEM_DEVICE Place place_of(const Tile& tile) const {
-    const int32_t batch = sequence(tile), head = tile.head / fp8_params_.group;
-    const Scales &key = fp8_params_.key_scale, &value = fp8_params_.value_scale;
-    const bool packed = fp8_params_.key_rows.cumulative != nullptr;
-    const int32_t start = packed ? forward::locate(fp8_params_.key_rows, batch, fp8_params_.batch).offset : 0;
-    return {key.data + batch * key.batch + head * key.head,
-            value.data + batch * value.batch + head * value.head,
-            packed ? first_block(start, key.rows, batch) : 0,
-            packed ? first_block(start, value.rows, batch) : 0,
-            packed ? first_block(start, value_group, batch) : 0,
-            packed ? 0 : batch,
-            tile.keys};
+  TANDEM_DEVICE void begin_tile(const Tile& tile, const TileScales& scales) {
+    this->find_keys(tile);
+    const Place place = place_of(fp8_params_, tile);
+    group_ = place.group;
+    group_batch_ = place.group_batch;
+    keys_ = place.keys;
+    last_fetched_ = tile.visit.end - 1;
+    key_scale_ = scales.keys[lane_];
+    value_scale_ = scales.values[lane_];
+    reference_ = scales.value;
   }
-  /// Rows behind the last sequence borrow its scales.
-  TANDEM_DEVICE int32_t sequence(const Tile& tile) const { return least(tile.batch, fp8_params_.batch - 1); }
-
-  /// The scale of a block; 1 behind the last key.
-  TANDEM_DEVICE float key_scale(const Place& place, int32_t block) const {
-    return scale(fp8_params_.key_scale, place.key_scales, place.key_first, block * config.tile_key, place.keys);
-  }
-  TANDEM_DEVICE float value_scale(const Place& place, int32_t block) const {
-    return scale(fp8_params_.value_scale, place.value_scales, place.value_first, block * config.tile_key, place.keys);
-  }
-  static TANDEM_DEVICE float scale(const Scales& scales, const float* data, int32_t first, int32_t row, int32_t rows) {
-    return row < rows ? data[(first + row / scales.rows) * scales.block] : 1.0f;
-  }
-
-  /// Before a tile is announced: the scales that hold for all of it.
-  TANDEM_DEVICE void describe_more(const Tile& tile, int slot) {
-    if (tile.row < 0) return;
-    const bool packed = fp8_params_.query_rows.cumulative != nullptr;
-    const Scales& scales = fp8_params_.query_scale;
-    const int32_t batch = sequence(tile);
-    const int32_t first = packed ? first_block(tile.lse_row, scales.rows, batch) : 0;
-    const float* of_head = scales.data + batch * scales.batch + tile.head * scales.head;
-    TileScales& result = shared_.tile_scales[slot];
-#pragma unroll
-    for (int w = 0; w < config.consumers; ++w)
-      result.query[w] = scale(scales, of_head, first, tile.row + 64 * w, tile.queries) * fp8_params_.scale_log2;
-    result.value = value_scale(place_of(tile), tile.visit.end - 1);
-  }
-
-  /// Before a tile's loads.
-  TANDEM_DEVICE void begin_tile(const Tile& tile) {
-    place_ = place_of(tile);
-    fetch_scales(tile.visit.end - 1);
-    reference_ = next_value_;
-  }
-  /// Asked for a block early, since a stage that has become free is filled at once.
+  /// A lane holds the scales of one of 32 blocks.
   TANDEM_DEVICE void fetch_scales(int32_t block) {
-    if (block < 0) return;
-    next_key_ = key_scale(place_, block);
-    next_value_ = value_scale(place_, block);
+    const Place place = place_of(fp8_params_, shared_.tile[slot_.stage]);
+    last_fetched_ = block;
+    key_scale_ = place.key_scale(fp8_params_, (block - lane_) * config.tile_key);
+    value_scale_ = place.value_scale(fp8_params_, (block - lane_) * config.tile_key);
   }
 
   TANDEM_DEVICE void load_key(int32_t block) {
-    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);
-    if (issuer_) {
-      BlockScales scales{next_key_, 0, 1, 0};
-      if (next_value_ != reference_) {
-        scales.value_log2 = ptx::log2(next_value_ * ptx::reciprocal(reference_));
-        scales.value_inverse = reference_ * ptx::reciprocal(next_value_);
-      }
-      shared_.block_scales[key_.stage] = scales;
+    if (fp8_params_.scales_by_block && last_fetched_ - block >= TileScales::blocks) fetch_scales(block);
+    const int lane = (last_fetched_ - block) & 31;
+    BlockScales scales{ptx::shuffle(key_scale_, lane), 0, 1, 0};
+    const float value = ptx::shuffle(value_scale_, lane);
+    if (value != reference_) {
+      scales.value_log2 = ptx::log2(value * ptx::reciprocal(reference_));
+      scales.value_inverse = reference_ * ptx::reciprocal(value);
     }
+    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);
+    if (issuer_) shared_.block_scales[key_.stage] = scales;
     this->template load_block<typename Base::QueryLayout>(fp8_params_.key, shared_.key[key_.stage],
                                                           shared_.key_full[key_.stage], block);
-    fetch_scales(block - 1);
     key_.next();
   }
 
   TANDEM_DEVICE void load_value(int32_t block) {
+    if constexpr (config.transposes())
+      load_raw_value(block);
+    else
+      load_packed_value(block);
+  }
+  TANDEM_DEVICE void load_raw_value(int32_t block) {
+    ptx::wait(shared_.raw.empty[raw_.stage], raw_.parity ^ 1);
+    this->template load_block<typename Base::QueryLayout>(fp8_params_.value, shared_.raw.tile[raw_.stage],
+                                                          shared_.raw.full[raw_.stage], block);
+    raw_.next();
+  }
+  TANDEM_DEVICE void load_packed_value(int32_t block) {
     ptx::Barrier& full = shared_.value_full[value_.stage];
     uint8_t* tile = shared_.value[value_.stage];
     ptx::wait(shared_.value_empty[value_.stage], value_.parity ^ 1);
-    const bool patched = fp8_params_.patch_values && (block + 1) * config.tile_key > place_.keys;
+    const bool patched = fp8_params_.patch_values && (block + 1) * config.tile_key > keys_;
     if (issuer_) {
       ptx::Barrier& landed = patched ? shared_.patch : full;
       ptx::arrive_expect(landed, config.tile_key * config.head_dim);
-      ptx::tma_load(tile, fp8_params_.value, landed, 0, 0, place_.group + block * (config.tile_key / value_group),
-                    this->head_, place_.group_batch);
+      ptx::tma_load(tile, fp8_params_.value, landed, 0, 0, group_ + block * (config.tile_key / value_group),
+                    this->head_, group_batch_);
     }
     if (patched) {
-      patch(tile, place_.keys - block * config.tile_key);
+      patch(tile, keys_ - block * config.tile_key);
       if (issuer_) ptx::arrive(full);
     }
     value_.next();
@@ -129,8 +116,7 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
     for (int place = 0; place < value_group; ++place)
       if (packed_key(place) < rest) kept.bytes[place / 4] |= 0xffu << place % 4 * 8;
     auto* channels = reinterpret_cast<Places*>(tile);
-    for (int32_t i = whole * config.head_dim + (ptx::thread_index() & 31); i < config.tile_key / 16 * config.head_dim;
-         i += 32) {
+    for (int32_t i = whole * config.head_dim + lane_; i < config.tile_key / 16 * config.head_dim; i += 32) {
       Places places{};
       if (i < (whole + 1) * config.head_dim) {
         places = channels[i];
@@ -144,9 +130,13 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   }
 
   const Params& fp8_params_;
+  const int lane_;
+  RingPosition<2> slot_;
+  RingPosition<config.transposes() ? config.raw_buffers() : 1> raw_;
   int patch_parity_ = 0;
-  Place place_{};
-  float next_key_ = 1, next_value_ = 1, reference_ = 1;
+  int32_t group_ = 0, group_batch_ = 0, keys_ = 0;
+  int32_t last_fetched_ = 0;  // the block of lane 0's scales
+  float key_scale_ = 1, value_scale_ = 1, reference_ = 1;
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

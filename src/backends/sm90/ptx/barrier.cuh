@@ -18,6 +18,15 @@ TANDEM_DEVICE T& dynamic_shared() {
   return *reinterpret_cast<T*>(tandem_dynamic_shared);
 }
 
+/// The same where every instruction counts: addresses and descriptors become constants. Dynamic shared memory begins behind
+/// the system's 1 KiB in a kernel that has no other; one that has would stop here.
+template <class T>
+TANDEM_DEVICE T& fixed_shared() {
+  constexpr uint32_t begin = 1024;
+  if (shared_address(&dynamic_shared<T>()) != begin) __trap();
+  return *reinterpret_cast<T*>(__cvta_shared_to_generic(begin));
+}
+
 TANDEM_DEVICE void init(Barrier& barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals));
 }
