@@ -78,7 +78,7 @@ int64_t place(BackwardPlan& plan, const Side& side, std::initializer_list<Placin
 /// Heads whose queries, dO and dQ stay in the L2 cache together, and at least as many tiles as the device takes at
 /// once.
 int64_t section_heads(const Attention& a, const Config& c, int64_t tiles_per_head, int multiprocessors) {
-  constexpr int64_t budget = 24 << 20;
+  const int64_t budget = (c.head_dim > 128 ? 96 : 24) << 20;
   const int64_t bytes = std::max<int64_t>(1, a.max_query * c.head_dim * (2 + 2 + 4) * a.group());
   return std::max(
       {int64_t{1}, budget / bytes, (multiprocessors + tiles_per_head - 1) / std::max<int64_t>(1, tiles_per_head)});
@@ -98,19 +98,15 @@ Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTrai
                  static_cast<long long>(std::max(tiles, blocks * a.query_heads)));
   plan.tiles = static_cast<int32_t>(tiles);
   plan.scan = a.packed_key;
-  // Blocks that take tile after tile load the next one's keys while they finish the last one. Where tiles are long that
-  // matters little, and at d 128 a block a tile is 6% to 8% faster (study, 16k).
-  const bool one_tile =
-      c.division == sm90::backward::Division::keys && c.head_dim == 128 && a.max_query * a.group() > 2048;
-  plan.grid = one_tile ? plan.tiles : std::min(plan.tiles, device.multiprocessors);
+  // Blocks take tile after tile, so that they load the next one's keys while they finish the last one.
+  plan.grid = std::min(plan.tiles, device.multiprocessors);
   plan.dynamic = plan.grid < plan.tiles && !plan.no_queries;
   plan.blocks = {c.tile_query, static_cast<int32_t>(of_sequence), static_cast<int32_t>(blocks)};
-  const bool causal = a.window.right < Window::unlimited && a.window.left >= Window::unlimited;
   const int64_t section = section_heads(a, c, per_head, device.multiprocessors);
-  // A fixed order of additions needs tiles that wait for none launched later: see Writer::wait_rank().
+  // Tiles of several heads in turn: blocks that add to the same dQ, and wait for each other, don't come by at once.
+  // Under a causal mask this is also the longest first.
   plan.order = {static_cast<int32_t>(per_head), static_cast<int32_t>(heads),
-                static_cast<int32_t>(std::min(section, std::max<int64_t>(1, heads))),
-                causal && !a.options.deterministic};
+                static_cast<int32_t>(std::min(section, std::max<int64_t>(1, heads))), true};
   return {};
 }
 
@@ -129,7 +125,7 @@ void plan_workspace(BackwardPlan& plan, const Attention& a) {
   plan.accumulator_at = reserve(plan, rows * static_cast<size_t>(c.head_dim) * sizeof(float));
   plan.statistics_at = reserve(plan, rows * 2 * sizeof(float));
   if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
-  if (a.options.deterministic) plan.flags_at = reserve(plan, blocks * Config::consumers * sizeof(int32_t));
+  plan.flags_at = reserve(plan, blocks * Config::consumers * sizeof(int32_t));
 }
 
 }  // namespace

@@ -103,12 +103,11 @@ TEST(BackwardPlan, GroupsShareTheTileOfTheirKeyHead) {
   EXPECT_EQ(plan_of(dense(2, 512, 512, 8, 2, 64, 64)).tiles, 2 * 2 * 4);
 }
 
-TEST(BackwardPlan, AFixedOrderIsNotLongestFirst) {
-  Problem problem = with_gradients(dense(2, 1024, 4, 64));
-  problem.mask.causal = true;
-  EXPECT_TRUE(planned_backward(problem)->order.longest_first);
-  problem.options.deterministic = true;
-  EXPECT_FALSE(planned_backward(problem)->order.longest_first);
+TEST(BackwardPlan, TilesOfSeveralHeadsInTurn) {
+  const BackwardPlan plan = plan_of(dense(2, 1024, 4, 64));
+  EXPECT_TRUE(plan.order.longest_first);
+  EXPECT_EQ(plan.order.section, 8) << "all heads fit in the cache";
+  EXPECT_LT(plan_of(dense(2, 16384, 16, 128)).order.section, 32);
 }
 
 TEST(BackwardPlan, PackedSequencesHaveBlocksOfTheirOwn) {

@@ -8,7 +8,10 @@ STAGING = "backward/staging.cuh"
 KERNEL = "backward/kernel.cuh"
 PREPARE = "backward/prepare.cuh"
 FINISH = "backward/finish.cuh"
+ORDERED = "backward/ordered.cuh"
+COLUMNS = "backward/consumer_by_columns.cuh"
 NO_BULK_WAIT = "missing bulk wait"
+RACE_GLOBAL = "race in global memory"
 
 MUTATIONS = [
     # ---- initialisation
@@ -50,7 +53,7 @@ MUTATIONS = [
     ("producer waits for the wrong parity of query_empty", {DEADLOCK, OVERWRITE, ARRIVALS}, [edit(PRODUCER, "shared_.query_empty[s], query_.parity ^ 1", "shared_.query_empty[s], query_.parity")]),
     ("LSE loaded in place of D", {NUMBERS}, [edit(PRODUCER, "shared_.delta[s], 1,", "shared_.delta[s], 0,")]),
     ("last copies not waited for", {NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait_read<0>();", "")]),
-    ("gradients' group never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "tile_->out_batch, tile_->key_wrap); ptx::bulk_commit();", "tile_->out_batch, tile_->key_wrap);")]),
+    ("groups never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "ptx::bulk_commit(); release_slot();", "release_slot();")]),
     ("producer doesn't wait for the last tile's keys", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.key_empty, keys_ ^ 1);", "")]),
     ("producer doesn't wait for the last tile's values", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.value_empty, keys_ ^ 1);", "")]),
     ("tile announced over one in use", {RACE, ARRIVALS}, [edit(PRODUCER, "ptx::wait(shared.tile_empty[i % 2], static_cast<int>(i / 2 & 1) ^ 1);", "")]),
@@ -62,13 +65,12 @@ MUTATIONS = [
     ("warp's barrier before dK and dV are handed over left out", {RACE, NO_PROXY_FENCE, UNINITIALISED}, [edit(CONSUMER, "scale, rows, warp_, lane_); ptx::sync_warp();", "scale, rows, warp_, lane_);")]),
     ("dK without its scale", {NUMBERS}, [edit(CONSUMER, "stage_keys(grad_key_, params_.scale, slot)", "stage_keys(grad_key_, 1, slot)")]),
     ("producer doesn't wait for an empty dO stage: Q of the same step, which goes first, waits for one released later", {EQUIVALENT, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.grad_out_empty[s], grad_out_.parity ^ 1);", "")]),
-    ("statistics of another block", {NUMBERS, OUTSIDE}, [edit(PRODUCER, "(2 * block + which)", "(block + which)")]),
+    ("statistics of another block", {NUMBERS, OUTSIDE}, [edit(PRODUCER, "(2 * place + which)", "(place + which)")]),
     ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_->query_row + steps.block() * config.tile_query, steps.head()", "tile_->query_row + 1 + steps.block() * config.tile_query, steps.head()")]),
     ("query ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    query_.next();\n", "")]),
     ("dO ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    grad_out_.next();\n", "")]),
-    ("dQ's group never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "ptx::bulk_commit(); release_slot();  // first,", "release_slot();  // first,")]),
     ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "if (config.slots == 1 || started_) ptx::arrive(shared_.slot_empty[slot_.stage][part_]);", "")]),
-    ("both parts of dQ added to one place", {NUMBERS}, [edit(PRODUCER, "(block * Config::consumers + part_) * config.part_floats()", "(block * Config::consumers) * config.part_floats()")]),
+    ("both parts of dQ added to one place", {NUMBERS}, [edit(PRODUCER, "(place * Config::consumers + part_) * config.part_floats()", "(place * Config::consumers) * config.part_floats()")]),
     ("half of dQ added", {NUMBERS}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
     ("wait for the keys left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.key_full, keys_parity());", "")]),
     ("wait for the values left out", {EARLY}, [edit(CONSUMER, "issue_scores(step_); ptx::wait(shared_.value_full, keys_parity());", "issue_scores(step_);")]),
@@ -97,28 +99,56 @@ MUTATIONS = [
     ("dO never released", {DEADLOCK}, [edit(CONSUMER, "release(shared_.grad_out_empty[stage(step_)]);", "")]),
     ("dS staged without its transposition", {NUMBERS}, [edit(CONSUMER, "ptx::store_matrices_transposed(target", "ptx::store_matrices(target")]),
     ("dS staged without its swizzle", {NUMBERS}, [edit(CONSUMER, "swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes)", "(((lane_ >> 4) * 8 + (lane_ & 7)) * ScoreLayout::row_bytes + (warp_ * 2 + ((lane_ >> 3) & 1)) * 16)")]),
-    ("mask left out", {NUMBERS}, [edit(CONSUMER, "if (block_ < full.begin || block_ >= full.end) mask();", "")]),
+    ("mask left out", {NUMBERS}, [edit(CONSUMER, "if (block_ < full_begin_ || block_ >= full_end_) mask();", "")]),
+    # ---- the order of additions to dQ
+    ("first part of dQ added to what lies there", {NUMBERS, UNINITIALISED}, [edit(PRODUCER, "ptx::bulk_store(target, source, bytes);", "ptx::bulk_reduce_add(target, source, bytes);")]),
+    ("all parts of dQ stored", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "ptx::bulk_reduce_add(target, source, bytes);", "ptx::bulk_store(target, source, bytes);")]),
+    ("others don't wait for the first part of dQ", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "order_.wait(*tile_, steps.block(), place);", "")]),
+    ("first part of dQ never announced", {DEADLOCK}, [edit(PRODUCER, "unannounced_ = place;", "{}")]),
+    ("part of dQ announced before it is complete", {NUMBERS, RACE_GLOBAL, NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait<1>();", "")]),
+    ("the last parts of dQ announced as the first", {DEADLOCK, NUMBERS, RACE_GLOBAL}, [edit(ORDERED, "return block >= tile.first_from;", "return block < tile.first_from;")]),
+    ("next tile taken when it likes, which costs time alone", {EQUIVALENT}, [edit(PRODUCER, "if (i > 0) ptx::wait(shared.tile_loaded, static_cast<int>(i & 1) ^ 1);", "")]),
+    ("loads of a tile never announced", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.tile_loaded);", "")]),
     ("turn handed to oneself", {DEADLOCK, CLASH}, [edit(CONSUMER, "ptx::barrier_arrive(4 + (consumer_ ^ 1), 256)", "ptx::barrier_arrive(4 + consumer_, 256)")]),
 ]
 
 OF_PREPARE = [
-    ("dQ's accumulator not cleared", {NUMBERS}, [edit(PREPARE, "accumulator[i] = {0, 0, 0, 0};", "{}")]),
+    ("flags not cleared", {NUMBERS, UNINITIALISED, RACE_GLOBAL}, [edit(PREPARE, "p.flags[2 * at.place + ptx::thread_index()] = 0;", "{}")]),
     ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row >= block.used) continue;", "")]),
-    ("statistics of one row overwrite each other", {"race in global memory", NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
+    ("statistics of one row overwrite each other", {RACE_GLOBAL, NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
+]
+OF_COLUMNS = [
+    ("may_add expects two arrivals", {DEADLOCK}, [edit(KERNEL, "ptx::init(shared.may_add[w], 1);", "ptx::init(shared.may_add[w], 2);")]),
+    ("added expects an arrival too few", {ARRIVALS, RACE_GLOBAL, NUMBERS, DEADLOCK}, [edit(KERNEL, "ptx::init(shared.added[w], 4);", "ptx::init(shared.added[w], 3);")]),
+    ("dQ added without asking the gatekeeper", {RACE_GLOBAL, NUMBERS, ARRIVALS}, [edit(COLUMNS, "ptx::wait(shared_.may_add[consumer_], static_cast<int>(step / 2 & 1));", "")]),
+    ("gatekeeper doesn't wait for others", {RACE_GLOBAL, NUMBERS}, [edit(PRODUCER, "order_.wait(tile, steps.block(), place);", "")]),
+    ("gatekeeper announces what isn't added", {RACE_GLOBAL, NUMBERS, ARRIVALS}, [edit(PRODUCER, "ptx::wait(shared_.added[warpgroup_], parity);", "")]),
+    ("gatekeeper announces nothing", {DEADLOCK}, [edit(PRODUCER, "if (order_.awaited(tile, steps.block())) order_.announce(place);", "")]),
+    ("warp's barrier before additions are reported left out", {RACE_GLOBAL, NUMBERS}, [edit(COLUMNS, "add_grad_query(block, 1, stores); ptx::sync_warp();", "add_grad_query(block, 1, stores);")]),
+    ("dQ's other half never added", {NUMBERS, UNINITIALISED}, [edit(COLUMNS, "add_grad_query(block, 1, stores);", "")]),
+    ("P and dS handed over without a proxy fence", {NO_PROXY_FENCE}, [edit(COLUMNS, "ptx::fence_proxy_async(); ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full", "ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full")]),
+    ("wait for the other's P and dS left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(COLUMNS, "wait_weights(step - 1); ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);", "ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);")]),
+    ("P overwritten while it is read", {OVERWRITE, RACE, ARRIVALS}, [edit(COLUMNS, "ptx::wait(shared_.scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
+    ("mask left out", {NUMBERS}, [edit(COLUMNS, "if (block < full_begin_ || block >= full_end_) mask(block);", "")]),
+    ("keys given back before dK has left", {OVERWRITE}, [edit(COLUMNS, "ptx::bulk_wait_read<0>(); ptx::arrive(shared_.value_empty);", "ptx::arrive(shared_.value_empty);")]),
 ]
 OF_FINISH = [
+    ("blocks that no tile visited read", {NUMBERS, UNINITIALISED}, [edit(FINISH, "block.used > 0 && p.flags[2 * at.place] != 0 ? block.used : 0;", "block.used;")]),
     ("tile read before it is whole", {RACE, UNINITIALISED}, [edit(FINISH, "  ptx::sync_block();\n", "")]),
-    ("rows beyond the sequence written", {OUTSIDE, NUMBERS, "race in global memory"}, [edit(FINISH, "if (row >= block.rows) break;", "")]),
+    ("rows beyond the sequence written", {OUTSIDE, NUMBERS, RACE_GLOBAL}, [edit(FINISH, "if (row >= block.rows) break;", "")]),
     ("scale left out", {NUMBERS}, [edit(FINISH, "ptx::pack<Element>(q.x * p.scale, q.y * p.scale)", "ptx::pack<Element>(q.x, q.y)")]),
 ]
 
 PROBLEMS = ["--random 1,200,2,128 --key-heads 1 --key-length 300 --backward", "--random 1,330,2,128 --causal --backward",
             "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --backward"]
+PROBLEMS_COLUMNS = [problem.replace(",128 ", ",256 ") for problem in PROBLEMS]
+FORWARD_COLUMNS = ["forward_bf16_d256", "copy_16bit"]
 FORWARD = ["forward_bf16_d128", "copy_16bit"]
 HELPERS = ["backward_prepare", "backward_finish"]
 
 GROUPS = [
     {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
+    {"kernel": "backward_bf16_d256", "others": FORWARD_COLUMNS + HELPERS, "options": "sms=2", "problems": PROBLEMS_COLUMNS, "mutations": OF_COLUMNS},
     {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
     {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},
 ]

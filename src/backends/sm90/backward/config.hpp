@@ -38,7 +38,7 @@ struct Config {
     const int scores = (by_keys ? 1 : 2) * stages * tile_query * tile_key() * 2;
     const int parts = by_keys ? slots * consumers * part_floats() * 4 : 0;
     const int statistics = 2 * stages * tile_query * 4, tiles = 2 * 80;
-    const int barriers = 8 * (8 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
+    const int barriers = 8 * (9 + 6 * stages + 2 * consumers * (by_keys ? slots : 1));
     return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tiles, 1024) * 1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;

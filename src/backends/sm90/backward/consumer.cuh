@@ -46,6 +46,10 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
     const Steps steps = Steps::of_warp(tile(), params_.group);
+    begin_ = ptx::uniform(tile().visit.begin);
+    end_ = ptx::uniform(tile().visit.end);
+    full_begin_ = ptx::uniform(tile().full.begin);
+    full_end_ = ptx::uniform(tile().full.end);
     block_ = steps.block();
     last_ = step_ + static_cast<unsigned>(steps.left());
     ptx::wait(shared_.key_full, keys_parity());
@@ -134,9 +138,9 @@ class Consumer {
       if constexpr (more) issue_next_scores();
       publish<last_dq>();
     }
-    ++step_;
+    step_ = ptx::uniform(step_ + 1);
     if constexpr (more) {
-      if (++block_ == tile().visit.end) block_ = tile().visit.begin;  // the group's next head
+      if (--block_ < begin_) block_ = end_ - 1;  // the group's next head
       weigh();
     }
   }
@@ -174,8 +178,7 @@ class Consumer {
     issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[stage(step_)]);
     ptx::wgmma_wait<1>(scores_);
     wait_turn();
-    const Range full = tile().full;
-    if (block_ < full.begin || block_ >= full.end) mask();
+    if (block_ < full_begin_ || block_ >= full_end_) mask();
     const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[stage(step_)]) + (lane_ & 3);
     const float scale = params_.scale_log2;
 #pragma unroll
@@ -330,6 +333,7 @@ class Consumer {
   unsigned tile_ = 0;             // their number so far
   unsigned step_ = 0, last_ = 0;  // of all tiles: the one whose P and dP are in registers, and where the tile ends
   int block_ = 0;                 // of queries, in that step
+  int begin_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0;  // the tile's Tile::visit and full
   float scores_[tile_query / 2], grad_scores_[tile_query / 2];
   float grad_key_[head_dim / 2], grad_value_[head_dim / 2], grad_query_[config.grad_queries() / 2];
   uint32_t weights_[tile_query / 16][4], grad_weights_[tile_query / 16][4];

@@ -37,6 +37,8 @@ class ColumnConsumer {
       if (ptx::uniform(tile().first_key) < 0) return;
       ptx::wait(shared_.key_full, static_cast<int>(tile_ & 1));
       ptx::wait(shared_.value_full, static_cast<int>(tile_ & 1));
+      full_begin_ = ptx::uniform(tile().full.begin);
+      full_end_ = ptx::uniform(tile().full.end);
       all_blocks(Steps::of_warp(tile(), params_.group));
       store_keys();
       ptx::sync_warp();  // every lane has read the tile
@@ -119,18 +121,20 @@ class ColumnConsumer {
     ptx::wgmma_wait<2>(grad_query_, grad_weights_);
     const int64_t block =
         static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile().first_block + steps.block();
-    if (params_.flags != nullptr) wait_rank(block, steps.block());
-    add_grad_query(block, 0);
+    const bool stores = Order<config>::stores(tile(), steps.block());
+    ptx::wait(shared_.may_add[consumer_], static_cast<int>(step / 2 & 1));
+    add_grad_query(block, 0, stores);
     ptx::wgmma_fence(grad_query_, grad_weights_);
     issue_grad_query(1);
     ptx::wgmma_wait<1>(grad_value_, grad_key_);
     release(step);
     ptx::wgmma_wait<0>(grad_query_, grad_weights_);
-    add_grad_query(block, 1);
-    if (params_.flags != nullptr) publish(block);
+    add_grad_query(block, 1, stores);
+    ptx::sync_warp();
+    if (lane_ == 0) ptx::arrive(shared_.added[consumer_]);
     steps.next();
     steps.next();
-    step_ += 2;
+    step_ = ptx::uniform(step_ + 2);
   }
   TANDEM_DEVICE void add_last_block(unsigned step) {
     wait_weights(step);
@@ -142,8 +146,8 @@ class ColumnConsumer {
 
   /// S = Q K^T and dP = dO V^T.
   TANDEM_DEVICE void issue_scores(float (&target)[tile_key / 2], const Element* rows, const Element* keys) {
-    const ptx::Descriptor a = ptx::matrix<Layout::swizzle>(rows, 16, Layout::group_bytes);
-    const ptx::Descriptor b = ptx::matrix<Layout::swizzle>(keys, 16, Layout::group_bytes);
+    const ptx::Descriptor a = ptx::uniform(ptx::matrix<Layout::swizzle>(rows, 16, Layout::group_bytes));
+    const ptx::Descriptor b = ptx::uniform(ptx::matrix<Layout::swizzle>(keys, 16, Layout::group_bytes));
 #pragma unroll
     for (int k = 0; k < head_dim / 16; ++k)
       ptx::wgmma<Element>(target, ptx::advance(a, Layout::step_offset(tile_query, k)),
@@ -157,8 +161,8 @@ class ColumnConsumer {
     issue_sum(grad_key_, shared_.grad_scores[stage(step)], shared_.query[stage(step)]);
   }
   TANDEM_DEVICE void issue_sum(float (&sum)[half / 2], const Element* scores, const Element* rows) {
-    const ptx::Descriptor a = ptx::matrix<ScoreLayout::swizzle>(scores, 16, ScoreLayout::group_bytes);
-    const ptx::Descriptor b = columns(rows, tile_query, consumer_);
+    const ptx::Descriptor a = ptx::uniform(ptx::matrix<ScoreLayout::swizzle>(scores, 16, ScoreLayout::group_bytes));
+    const ptx::Descriptor b = ptx::uniform(columns(rows, tile_query, consumer_));
 #pragma unroll
     for (int k = 0; k < tile_query / 16; ++k)
       ptx::wgmma<Element, ptx::Major::MN, ptx::Major::MN>(sum, ptx::advance(a, k * 16 * ScoreLayout::row_bytes),
@@ -183,8 +187,7 @@ class ColumnConsumer {
 
   /// P = exp(S - LSE) (line 11), to shared memory too.
   TANDEM_DEVICE void weigh(int block) {
-    const Range full = tile().full;
-    if (block < full.begin || block >= full.end) mask(block);
+    if (block < full_begin_ || block >= full_end_) mask(block);
     const float* lse = shared_.lse[stage(step_)] + fragment_row(warp_, lane_);
     const float upper = lse[0], lower = lse[8], scale = params_.scale_log2;
 #pragma unroll
@@ -242,23 +245,18 @@ class ColumnConsumer {
   }
 
   /// Half of dQ's columns straight from registers: fragments of 64 rows, in the order of the threads.
-  TANDEM_DEVICE void add_grad_query(int64_t block, int which) {
+  TANDEM_DEVICE void add_grad_query(int64_t block, int which, bool stores) {
     float* target = params_.accumulator + (block * 2 + which) * (tile_query * half) + 4 * (32 * warp_ + lane_);
+    if (stores) {
 #pragma unroll
-    for (int i = 0; i < half / 2; i += 4)
-      ptx::add_four(target + 128 * i, grad_query_[i], grad_query_[i + 1], grad_query_[i + 2], grad_query_[i + 3]);
-  }
-  TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
-    if (warp_ == 0 && lane_ == 0) {
-      const int32_t rank = rank_of_tile<tile_query, tile_key>(params_, tile(), in_sequence);
-      while (ptx::load_acquire(params_.flags + 2 * block) != rank) {
-      }
+      for (int i = 0; i < half / 2; i += 4)
+        *reinterpret_cast<Quad*>(target + 128 * i) = {grad_query_[i], grad_query_[i + 1], grad_query_[i + 2],
+                                                      grad_query_[i + 3]};
+    } else {
+#pragma unroll
+      for (int i = 0; i < half / 2; i += 4)
+        ptx::add_four(target + 128 * i, grad_query_[i], grad_query_[i + 1], grad_query_[i + 2], grad_query_[i + 3]);
     }
-    ptx::barrier_sync(4 + consumer_, 128);
-  }
-  TANDEM_DEVICE void publish(int64_t block) {
-    ptx::barrier_sync(4 + consumer_, 128);
-    if (warp_ == 0 && lane_ == 0) ptx::add_release(params_.flags + 2 * block, 1);
   }
 
   TANDEM_DEVICE const Tile& tile() const { return shared_.tile[tile_ % 2]; }
@@ -268,8 +266,9 @@ class ColumnConsumer {
   Shared<config>& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  unsigned tile_ = 0;  // their number so far
-  unsigned step_ = 0;  // of all tiles
+  unsigned tile_ = 0;                  // their number so far
+  unsigned step_ = 0;                  // of all tiles
+  int full_begin_ = 0, full_end_ = 0;  // Tile::full
   float scores_[tile_key / 2], grad_scores_[tile_key / 2];
   float grad_key_[half / 2], grad_value_[half / 2], grad_query_[half / 2];
   uint32_t grad_weights_[tile_key / 16][4];  // P first, then dS

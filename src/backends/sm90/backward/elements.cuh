@@ -39,6 +39,19 @@ struct BlockRows {
   int32_t batch, first, offset, used, rows;
 };
 
+/// Which query block of which head a block of threads works on: neighbours on the heads of one query block, whose rows
+/// lie side by side; and the last query blocks first. So the main kernel begins where `prepare` ends, and `finish`
+/// begins where the main kernel ends: what was written there is still in the cache.
+struct Assignment {
+  int32_t head, number;
+  int64_t place;  // in the workspace
+};
+TANDEM_DEVICE Assignment assigned_block(const QueryBlocks& blocks) {
+  const int32_t heads = ptx::grid_size() / blocks.per_head, index = ptx::grid_size() - 1 - ptx::block_index();
+  const int32_t number = index / heads, head = index - number * heads;
+  return {head, number, static_cast<int64_t>(head) * blocks.per_head + number};
+}
+
 /// The block with that number in the workspace, if any rows lie in it.
 TANDEM_DEVICE BlockRows find_block(const forward::Rows& rows, const QueryBlocks& blocks, int32_t batch,
                                    int32_t number) {

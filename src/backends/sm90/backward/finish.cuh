@@ -60,14 +60,15 @@ TANDEM_DEVICE void collect(const FinishParams& p, const Quad* accumulator, uint1
 
 TANDEM_DEVICE void finish(const FinishParams& p) {
   ptx::wait_for_previous_kernel();
-  const int32_t head = ptx::block_index() / p.blocks.per_head;
-  const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, ptx::block_index() - head * p.blocks.per_head);
+  const Assignment at = assigned_block(p.blocks);
+  const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, at.number);
   if (block.rows <= 0) return;
+  const int used = block.used > 0 && p.flags[2 * at.place] != 0 ? block.used : 0;  // 0: the block sees no key
   uint16_t* tile = ptx::dynamic_shared<FinishShared>().tile;
   const int pitch = p.accumulator_dim + 8;
-  if (block.used > 0) {
-    const Quad* accumulator = reinterpret_cast<const Quad*>(p.accumulator) +
-                              static_cast<int64_t>(ptx::block_index()) * (p.blocks.tile * p.accumulator_dim / 4);
+  if (used > 0) {
+    const Quad* accumulator =
+        reinterpret_cast<const Quad*>(p.accumulator) + at.place * (p.blocks.tile * p.accumulator_dim / 4);
     if (p.is_bf16)
       collect<bf16>(p, accumulator, tile, pitch);
     else
@@ -79,9 +80,9 @@ TANDEM_DEVICE void finish(const FinishParams& p) {
     const int row = i / pieces, piece = i - row * pieces;
     if (row >= block.rows) break;
     Piece value{};  // 0 in the rows that don't count
-    if (row < block.used) value = *reinterpret_cast<const Piece*>(tile + row * pitch + 8 * piece);
+    if (row < used) value = *reinterpret_cast<const Piece*>(tile + row * pitch + 8 * piece);
     uint16_t* out = static_cast<uint16_t*>(p.grad_query) + block.batch * p.layout.batch +
-                    (block.offset + block.first + row) * p.layout.row + head * p.layout.head;
+                    (block.offset + block.first + row) * p.layout.row + at.head * p.layout.head;
     reinterpret_cast<Piece*>(out)[piece] = value;
   }
 }

@@ -2,12 +2,14 @@
 // load by TMA and bring results to global memory, and two consumer warpgroups; mbarriers in shared memory carry the
 // data:
 //   tile_*                which tile is next           scheduler -> all roles, and back
+//   tile_loaded           once a tile                  producer -> scheduler
 //   key_*, value_*        once a tile                  TMA -> consumers, and back
 //   query_*, grad_out_*   one a stage                  TMA -> consumers, their warps -> producer
 //   grad_scores_*         one a buffer of dS           all warps of consumers -> all consumers, and back
 //   slot_*                one a slot and warpgroup     a consumer's warps -> its writer, and back
 // and with Division::columns, instead of the last two,
 //   scores_*              one a buffer of P and dS     the owner's warps -> all consumers, and back
+//   may_add, added        one a warpgroup              its gatekeeper -> the owner, and back
 #pragma once
 
 #include "backends/sm90/backward/consumer.cuh"
@@ -25,9 +27,10 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
   constexpr bool by_keys = config.division == Division::keys;
   ptx::init(shared.key_empty, by_keys ? warps : Config::consumers);
   ptx::init(shared.value_empty, by_keys ? warps : Config::consumers);
+  ptx::init(shared.tile_loaded, 1);
   for (int s = 0; s < 2; ++s) {
     ptx::init(shared.tile_full[s], 1);
-    ptx::init(shared.tile_empty[s], 1 + (by_keys ? Config::consumers : 0) + warps);
+    ptx::init(shared.tile_empty[s], 1 + Config::consumers + warps);
   }
   for (int s = 0; s < Config::stages; ++s) {
     ptx::init(shared.query_full[s], 1);
@@ -48,6 +51,11 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
         ptx::init(shared.slot_full[s][w], 4);
         ptx::init(shared.slot_empty[s][w], 1);
       }
+    }
+  } else {
+    for (int w = 0; w < Config::consumers; ++w) {
+      ptx::init(shared.may_add[w], 1);
+      ptx::init(shared.added[w], 4);
     }
   }
   ptx::fence_barrier_init();
@@ -70,11 +78,12 @@ TANDEM_DEVICE void run(const Params& params) {
     if (warp == 3) {
       announce_tiles(shared, params);
     } else if (first_lane) {
-      if (warp == 0) {
+      if (warp == 0)
         Producer<config>(shared, params).run();
-      } else if constexpr (config.division == Division::keys) {
+      else if constexpr (config.division == Division::keys)
         Writer<config>(shared, params, warp - 1).run();
-      }
+      else
+        Gatekeeper<config>(shared, params, warp - 1).run();
     }
   } else {
     ptx::registers_up<Config::registers_consumer>();

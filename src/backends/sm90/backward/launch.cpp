@@ -110,9 +110,7 @@ class BackwardExecutable final : public Executable {
             plan_.key_side.ragged};
   }
   float* floats(const Run& run, size_t at) const noexcept { return reinterpret_cast<float*>(run.workspace + at); }
-  int32_t* flags(const Run& run) const noexcept {
-    return attention().options.deterministic ? reinterpret_cast<int32_t*>(run.workspace + plan_.flags_at) : nullptr;
-  }
+  int32_t* flags(const Run& run) const noexcept { return reinterpret_cast<int32_t*>(run.workspace + plan_.flags_at); }
   int32_t* counter(const Run& run) const noexcept {
     return plan_.dynamic ? reinterpret_cast<int32_t*>(run.workspace + plan_.counter_at) : nullptr;
   }
@@ -143,7 +141,6 @@ class BackwardExecutable final : public Executable {
     params.out_layout = layout(strides(t.out.spec));
     params.grad_out_layout = layout(strides(t.grad_out.spec));
     params.lse_layout = layout(lse_strides(a.lse));
-    params.accumulator = floats(run, plan_.accumulator_at);
     params.statistics = floats(run, plan_.statistics_at);
     params.flags = flags(run);
     params.tile_counter = counter(run);
@@ -151,7 +148,6 @@ class BackwardExecutable final : public Executable {
     params.blocks = plan_.blocks;
     params.batch = static_cast<int32_t>(a.batch);
     params.value_dim = static_cast<int32_t>(a.value_dim);
-    params.accumulator_dim = plan_.variant->config.head_dim;
     params.is_bf16 = a.dtype == Dtype::bf16;
     return launch(kernels_.prepare, query_grid(), PrepareParams::threads, 0, params, run);
   }
@@ -184,6 +180,7 @@ class BackwardExecutable final : public Executable {
     params.group = static_cast<int32_t>(a.group());
     params.has_diagonal = a.diagonal.has_value();
     params.diagonal = a.diagonal.value_or(0);
+    params.deterministic = a.options.deterministic;
     params.scan = plan_.scan;
     params.window = a.window;
     params.order = plan_.order;
@@ -199,6 +196,7 @@ class BackwardExecutable final : public Executable {
     const Attention& a = attention();
     FinishParams params{};
     params.accumulator = floats(run, plan_.accumulator_at);
+    params.flags = flags(run);
     params.grad_query = t.grad_query.data;
     params.layout = layout(strides(t.grad_query.spec));
     params.query_rows = query_rows(run);

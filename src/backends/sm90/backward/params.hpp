@@ -25,12 +25,13 @@ struct alignas(64) Params {
   ptx::TensorMap query, grad_out, key, value, grad_key, grad_value;
   float* accumulator;       // dQ, [query head][block][part of a warpgroup][fragments]
   const float* statistics;  // [query head][block][LSE, D][row]
-  int32_t* flags;           // deterministic: additions to [query head][block][warpgroup] so far; else null
+  int32_t* flags;           // [query head][block][warpgroup]: additions that were announced so far
   Rows query_rows, key_rows;
   QueryBlocks blocks;
   int32_t batch, key_heads, group;  // group: query heads of one key head
   int32_t diagonal;                 // of every sequence, if has_diagonal; else its keys - queries
   bool has_diagonal;
+  bool deterministic;     // additions to dQ in a fixed order
   bool scan;              // tiles are found by walking over the sequences' lengths
   int32_t* tile_counter;  // dynamic schedule: 0 on entry; null: tiles in strides of the grid
   Window window;
@@ -51,8 +52,9 @@ struct alignas(16) Tile {
   int32_t query_row, query_batch, query_wrap;
   int32_t key_row, key_batch, key_wrap;
   int32_t out_row, out_batch;
-  Range visit;  // query blocks
-  Range full;   // those that need no mask
+  Range visit;         // query blocks
+  Range full;          // those that need no mask
+  int32_t first_from;  // of these blocks, those to whose dQ no earlier tile adds
 };
 
 constexpr const char *prepare_kernel = "backward_prepare", *finish_kernel = "backward_finish";
@@ -62,17 +64,18 @@ struct Layout {
   int64_t batch, row, head;
 };
 
-/// The kernel before: D = rowsum(dO * O), LSE to log2 units, accumulators and flags cleared.
+/// The kernel before: D = rowsum(dO * O), LSE to log2 units, flags cleared.
 struct PrepareParams {
   static constexpr int threads = 256;
   const void *out, *grad_out;
   const float* lse;
   Layout out_layout, grad_out_layout, lse_layout;
-  float *accumulator, *statistics;
-  int32_t *flags, *tile_counter;  // to be cleared, if not null
+  float* statistics;
+  int32_t* flags;         // to be cleared
+  int32_t* tile_counter;  // to be cleared, if not null
   Rows query_rows;
   QueryBlocks blocks;
-  int32_t batch, value_dim, accumulator_dim;
+  int32_t batch, value_dim;
   bool is_bf16;
 };
 
@@ -81,6 +84,7 @@ struct FinishParams {
   static constexpr int threads = 256;
   static constexpr int shared_bytes = 2 * 64 * (256 + 8);  // of FinishShared: the largest query block, d 256
   const float* accumulator;
+  const int32_t* flags;  // 0: no tile visited the block
   void* grad_query;
   Layout layout;
   Rows query_rows;

@@ -1,5 +1,5 @@
-// The kernel before the main one (FA-3 Algorithm 3, line 1): D = rowsum(dO * O), LSE in log2 units, and zeros in the dQ
-// accumulator. A block of threads for each query block of each head; memory-bound.
+// The kernel before the main one (FA-3 Algorithm 3, line 1): D = rowsum(dO * O), LSE in log2 units, and flags cleared.
+// A block of threads for each query block of each head; memory-bound.
 #pragma once
 
 #include "backends/sm90/backward/elements.cuh"
@@ -58,20 +58,16 @@ TANDEM_DEVICE void row_statistics(const PrepareParams& p, const BlockRows& block
 
 TANDEM_DEVICE void prepare(const PrepareParams& p) {
   ptx::allow_next_kernel();
-  const int32_t head = ptx::block_index() / p.blocks.per_head;
-  const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, ptx::block_index() - head * p.blocks.per_head);
+  const Assignment at = assigned_block(p.blocks);
+  const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, at.number);
   if (p.tile_counter != nullptr && ptx::block_index() == 0 && ptx::thread_index() == 0) *p.tile_counter = 0;
   if (block.used <= 0) return;
-  const int64_t index = ptx::block_index();
-  const int quads = p.blocks.tile * p.accumulator_dim / 4;
-  Quad* accumulator = reinterpret_cast<Quad*>(p.accumulator) + index * quads;
-  for (int i = ptx::thread_index(); i < quads; i += PrepareParams::threads) accumulator[i] = {0, 0, 0, 0};
-  if (p.flags != nullptr && ptx::thread_index() < 2) p.flags[2 * index + ptx::thread_index()] = 0;
-  float* statistics = p.statistics + index * 2 * p.blocks.tile;
+  if (ptx::thread_index() < 2) p.flags[2 * at.place + ptx::thread_index()] = 0;
+  float* statistics = p.statistics + at.place * 2 * p.blocks.tile;
   if (p.is_bf16)
-    row_statistics<bf16>(p, block, head, statistics);
+    row_statistics<bf16>(p, block, at.head, statistics);
   else
-    row_statistics<fp16>(p, block, head, statistics);
+    row_statistics<fp16>(p, block, at.head, statistics);
 }
 
 }  // namespace tandem::internal::sm90::backward

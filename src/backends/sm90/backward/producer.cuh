@@ -1,6 +1,6 @@
-// The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles; one thread loads K, V and the
-// rings of Q and dO by TMA, lines 4 to 8; one thread a consumer warpgroup takes its tiles from shared memory to global
-// memory, adding those of dQ to the accumulator, lines 18 to 22.
+// The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles and loads K, V and the rings
+// of Q and dO by TMA, lines 4 to 8; one thread a consumer warpgroup takes its tiles from shared memory to global
+// memory, adding those of dQ to the accumulator, lines 18 to 22, or says when the warpgroup may do so itself.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"
@@ -11,12 +11,15 @@
 
 namespace tandem::internal::sm90::backward {
 
-/// All lanes of one warp: announces tiles, two ahead at most. The last one says that there are no more.
+/// All lanes of one warp: announces tiles. The next is taken when the loads of this one are on their way: two blocks of
+/// queries are then still to be worked on, so that nobody waits for it; and tiles begin in the order of their numbers,
+/// on which Order and the balance at the end depend. The last announcement says that there are no more.
 template <Config config>
 TANDEM_DEVICE void announce_tiles(Shared<config>& shared, const Params& params) {
   TileScheduler<config.tile_key()> scheduler(params);
   bool more = true;
   for (unsigned i = 0; more; ++i) {
+    if (i > 0) ptx::wait(shared.tile_loaded, static_cast<int>(i & 1) ^ 1);
     const Position at = scheduler.next();
     more = at.tile >= 0;
     ptx::wait(shared.tile_empty[i % 2], static_cast<int>(i / 2 & 1) ^ 1);
@@ -25,6 +28,11 @@ TANDEM_DEVICE void announce_tiles(Shared<config>& shared, const Params& params) 
       ptx::arrive(shared.tile_full[i % 2]);
     }
   }
+}
+
+/// Where a step's query block lies in the workspace.
+TANDEM_DEVICE int64_t place_of(const Params& params, const Tile& tile, const Steps& steps) {
+  return static_cast<int64_t>(steps.head()) * params.blocks.per_head + tile.first_block + steps.block();
 }
 
 template <Config config>
@@ -39,6 +47,7 @@ class Producer {
       tile_ = &shared_.tile[slot.stage];
       if (tile_->first_key < 0) return;
       load(Steps(*tile_, params_.group));
+      ptx::arrive(shared_.tile_loaded);
       ptx::arrive(shared_.tile_empty[slot.stage]);
     }
   }
@@ -98,10 +107,9 @@ class Producer {
   TANDEM_DEVICE void load_block(Steps& steps, const ptx::TensorMap& map, Element* rows, float* statistic, int which,
                                 ptx::Barrier& full) {
     constexpr int bytes = config.tile_query * static_cast<int>(sizeof(float));
-    const int64_t block =
-        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_->first_block + steps.block();
+    const int64_t place = place_of(params_, *tile_, steps);
     ptx::arrive_expect(full, Layout::bytes(config.tile_query) + bytes);
-    ptx::bulk_load(statistic, params_.statistics + (2 * block + which) * config.tile_query, bytes, full);
+    ptx::bulk_load(statistic, params_.statistics + (2 * place + which) * config.tile_query, bytes, full);
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_load(rows + Layout::chunk_offset(config.tile_query, c) / 2, map, full, c * Layout::chunk_columns,
@@ -123,7 +131,7 @@ template <Config config>
 class Writer {
  public:
   TANDEM_DEVICE Writer(Shared<config>& shared, const Params& params, int part)
-      : shared_(shared), params_(params), part_(part) {}
+      : shared_(shared), params_(params), order_(params, part), part_(part) {}
 
   /// One thread a consumer warpgroup.
   TANDEM_DEVICE void run() {
@@ -145,15 +153,19 @@ class Writer {
   using Layout = ChunkLayout<config.head_dim>;
 
   TANDEM_DEVICE void add_grad_query(const Steps& steps) {
+    const int64_t place = place_of(params_, *tile_, steps);
+    order_.wait(*tile_, steps.block(), place);
     const float* source = wait_slot();
-    const int64_t block =
-        static_cast<int64_t>(steps.head()) * params_.blocks.per_head + tile_->first_block + steps.block();
-    if (params_.flags != nullptr) wait_rank(block, steps.block());
-    ptx::bulk_reduce_add(params_.accumulator + (block * Config::consumers + part_) * config.part_floats(), source,
-                         config.part_floats() * static_cast<int>(sizeof(float)));
-    ptx::bulk_commit();
-    release_slot();  // first, so that the consumers don't wait for the additions
-    if (params_.flags != nullptr) publish(block);
+    float* target = params_.accumulator + (place * Config::consumers + part_) * config.part_floats();
+    constexpr int bytes = config.part_floats() * static_cast<int>(sizeof(float));
+    if (order_.stores(*tile_, steps.block())) {
+      ptx::bulk_store(target, source, bytes);
+    } else {
+      ptx::fence_proxy_async_all();  // behind what was waited for
+      ptx::bulk_reduce_add(target, source, bytes);
+    }
+    send();
+    if (order_.awaited(*tile_, steps.block())) unannounced_ = place;
   }
   /// 64 rows of dK or dV; TMA clips them to the sequence.
   TANDEM_DEVICE void store_keys(const ptx::TensorMap& map) {
@@ -162,8 +174,18 @@ class Writer {
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_store(map, source + Layout::chunk_offset(64, c), c * Layout::chunk_columns,
                      tile_->out_row + tile_->first_key + 64 * part_, tile_->head, tile_->out_batch, tile_->key_wrap);
+    send();
+  }
+  /// Ends a group. An addition is announced when the next group is on its way: it must be complete, not just read from
+  /// shared memory, and by then it is.
+  TANDEM_DEVICE void send() {
     ptx::bulk_commit();
     release_slot();
+    if (unannounced_ < 0) return;
+    ptx::bulk_wait<1>();
+    ptx::fence_proxy_async_all();
+    order_.announce(unannounced_);
+    unannounced_ = -1;
   }
 
   TANDEM_DEVICE const float* wait_slot() {
@@ -178,26 +200,49 @@ class Writer {
     started_ = true;
   }
 
-  TANDEM_DEVICE void wait_rank(int64_t block, int32_t in_sequence) {
-    const int32_t rank = rank_of_tile<config.tile_query, config.tile_key()>(params_, *tile_, in_sequence);
-    while (ptx::load_acquire(flag(block)) != rank) {
-    }
-    ptx::fence_proxy_async_all();
-  }
-  /// The additions must be complete, not just read from shared memory, before the next tile may add.
-  TANDEM_DEVICE void publish(int64_t block) {
-    ptx::bulk_wait<0>();
-    ptx::fence_proxy_async_all();
-    ptx::add_release(flag(block), 1);
-  }
-  TANDEM_DEVICE int32_t* flag(int64_t block) const { return params_.flags + block * Config::consumers + part_; }
-
   Shared<config>& shared_;
   const Params& params_;
+  const Order<config> order_;
   const int part_;
   const Tile* tile_ = nullptr;
   bool started_ = false;
+  int64_t unannounced_ = -1;  // the place of the last addition, if somebody waits for it
   RingPosition<config.slots> slot_;
+};
+
+/// With Division::columns the consumers add to dQ from their registers. A thread a warpgroup looks at the flags for
+/// them and raises them, so that they only ever wait for shared memory.
+template <Config config>
+class Gatekeeper {
+ public:
+  TANDEM_DEVICE Gatekeeper(Shared<config>& shared, const Params& params, int warpgroup)
+      : shared_(shared), params_(params), order_(params, 0), warpgroup_(warpgroup) {}
+
+  /// One thread a consumer warpgroup, which owns every other block of all tiles.
+  TANDEM_DEVICE void run() {
+    int parity = 0, step = 0;
+    for (RingPosition<2> slot;; slot.next()) {
+      ptx::wait(shared_.tile_full[slot.stage], slot.parity);
+      const Tile& tile = shared_.tile[slot.stage];
+      if (tile.first_key < 0) return;
+      for (Steps steps(tile, params_.group); steps.left() > 0; steps.next(), ++step) {
+        if (step % 2 != warpgroup_) continue;
+        const int64_t place = place_of(params_, tile, steps);
+        order_.wait(tile, steps.block(), place);
+        ptx::arrive(shared_.may_add[warpgroup_]);
+        ptx::wait(shared_.added[warpgroup_], parity);
+        if (order_.awaited(tile, steps.block())) order_.announce(place);
+        parity ^= 1;
+      }
+      ptx::arrive(shared_.tile_empty[slot.stage]);
+    }
+  }
+
+ private:
+  Shared<config>& shared_;
+  const Params& params_;
+  const Order<config> order_;
+  const int warpgroup_;
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/sm90/backward/params.hpp"
+#include "backends/sm90/backward/visits.hpp"
 #include "backends/sm90/forward/scheduler.cuh"
 #include "backends/sm90/ptx/ptx.hpp"
 
@@ -14,8 +15,8 @@ struct Position {
   int32_t batch, head, tile;  // tile negative: none
 };
 
-/// Tiles of a head are counted from its last keys. So TileOrder::longest_first, which begins with high numbers, begins
-/// with the first keys, which most queries see under a causal mask.
+/// TileOrder begins with high numbers; a head's tiles are launched from its first keys on, which most queries see under
+/// a causal mask, and for which all others wait (Order).
 TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t first_batch, int32_t heads) {
   const TilePosition at = order.at(index);
   const int32_t batch = at.head / heads;
@@ -26,20 +27,29 @@ TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t f
 template <int tile_key>
 class TileScheduler {
  public:
-  TANDEM_DEVICE explicit TileScheduler(const Params& params)
-      : params_(params), next_(ptx::block_index() - ptx::grid_size()) {}
+  TANDEM_DEVICE explicit TileScheduler(const Params& params) : params_(params) {}
 
   TANDEM_DEVICE Position next() {
-    // Where there is a counter lane 0 asked for this number a tile ago, so that the atomic's latency is hidden.
-    const int32_t index = ptx::shuffle(next_, 0) + ptx::grid_size();
-    next_ = index;
-    if (params_.tile_counter != nullptr && lane() == 0) next_ = ptx::take_ticket(params_.tile_counter);
+    const int32_t index = next_index();
     if (params_.scan) return scanned(index);
     if (index >= params_.tiles) return {0, 0, -1};
     return position(params_.order, index, 0, params_.key_heads);
   }
 
  private:
+  TANDEM_DEVICE int32_t next_index() {
+    if (index_ < 0) {
+      index_ = ptx::block_index();
+    } else if (params_.tile_counter == nullptr) {
+      index_ += ptx::grid_size();
+    } else {
+      int32_t ticket = 0;
+      if (lane() == 0) ticket = ptx::take_ticket(params_.tile_counter);
+      index_ = ptx::grid_size() + ptx::shuffle(ticket, 0);
+    }
+    return index_;
+  }
+
   /// The sequence that a tile of a packed tensor belongs to: walks over the lengths, 32 sequences at a time. The rows
   /// behind the last sequence count as one more.
   TANDEM_DEVICE Position scanned(int32_t index) {
@@ -70,7 +80,7 @@ class TileScheduler {
   static TANDEM_DEVICE int32_t lane() { return ptx::thread_index() & 31; }
 
   const Params& params_;
-  int32_t next_;                                   // less the grid
+  int32_t index_ = -1;                             // of the last tile
   int32_t first_sequence_ = 0, tiles_before_ = 0;  // tiles of the sequences before that one
 };
 
@@ -97,23 +107,19 @@ TANDEM_DEVICE void describe(const Params& params, Position at, Tile& tile) {
   tile.key_wrap = ragged_key ? ragged_rows : 0;
   tile.out_row = ragged_key ? ragged_rows - key.rows : 0;
   tile.out_batch = ragged_key ? key.offset + key.rows : at.batch;
-  // Key j sees, so to say, the queries from j - diagonal - right to j - diagonal + left. The last block counts as
-  // whole: LSE hides its rows beyond the queries.
-  const int32_t last = least(tile.first_key + tile_key, key.used) - 1;
-  tile.visit = tile.full = {0, 0};
-  if (last < tile.first_key || query.used == 0) return;
-  const KeyBlocks seen = key_blocks(tile.first_key, last, ceil_divide(query.used, tile_query) * tile_query,
-                                    -tile.diagonal, {params.window.right, params.window.left}, tile_query);
+  const Scope scope{query.used, key.used, tile.diagonal, params.window};
+  const KeyBlocks seen = visited_blocks<tile_query, tile_key>(scope, at.tile);
   tile.visit = seen.visit;
-  tile.full = last - tile.first_key + 1 == tile_key ? seen.full : Range{seen.visit.begin, seen.visit.begin};
+  tile.full = seen.full;
+  tile.first_from = first_from<tile_query, tile_key>(scope, at.tile);
 }
 
 /// The steps of a tile, for each role: all query heads of the group (so that dK and dV are summed over them in
-/// registers), and for each the query blocks that see the keys, from the first.
+/// registers), and for each the query blocks that see the keys, from the last.
 class Steps {
  public:
   TANDEM_DEVICE Steps(int32_t begin, int32_t end, int32_t head, int32_t group)
-      : begin_(begin), end_(end), head_(head * group), block_(begin), left_(greatest(end - begin, 0) * group) {}
+      : begin_(begin), end_(end), head_(head * group), block_(end - 1), left_(greatest(end - begin, 0) * group) {}
   /// For one thread.
   TANDEM_DEVICE Steps(const Tile& tile, int32_t group) : Steps(tile.visit.begin, tile.visit.end, tile.head, group) {}
   /// For all lanes together: the counters are then known to be the same in all.
@@ -125,8 +131,8 @@ class Steps {
   TANDEM_DEVICE int32_t head() const { return head_; }
   TANDEM_DEVICE void next() {
     --left_;
-    if (++block_ < end_) return;
-    block_ = begin_;
+    if (--block_ >= begin_) return;
+    block_ = end_ - 1;
     ++head_;
   }
 

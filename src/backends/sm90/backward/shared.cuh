@@ -32,7 +32,7 @@ requires(config.division == Division::keys) struct alignas(1024) Shared<config> 
   ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
   ptx::Barrier grad_scores_full[stages], grad_scores_empty[stages];
   ptx::Barrier slot_full[config.slots][consumers], slot_empty[config.slots][consumers];
-  ptx::Barrier tile_full[2], tile_empty[2];
+  ptx::Barrier tile_full[2], tile_empty[2], tile_loaded;
   Tile tile[2];
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
@@ -60,6 +60,7 @@ requires(config.division == Division::keys) struct alignas(1024) Shared<config> 
       {"slot_empty", offsetof(Shared, slot_empty), sizeof(ptx::Barrier)},
       {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
       {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
+      {"tile_loaded", offsetof(Shared, tile_loaded), sizeof(ptx::Barrier)},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };
@@ -81,7 +82,8 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
   ptx::Barrier query_full[stages], query_empty[stages];
   ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
   ptx::Barrier scores_full[stages], scores_empty[stages];  // P and dS
-  ptx::Barrier tile_full[2], tile_empty[2];
+  ptx::Barrier may_add[Config::consumers], added[Config::consumers];
+  ptx::Barrier tile_full[2], tile_empty[2], tile_loaded;
   Tile tile[2];
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
@@ -105,8 +107,11 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
       {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
       {"scores_full", offsetof(Shared, scores_full), sizeof(ptx::Barrier)},
       {"scores_empty", offsetof(Shared, scores_empty), sizeof(ptx::Barrier)},
+      {"may_add", offsetof(Shared, may_add), sizeof(ptx::Barrier)},
+      {"added", offsetof(Shared, added), sizeof(ptx::Barrier)},
       {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
       {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
+      {"tile_loaded", offsetof(Shared, tile_loaded), sizeof(ptx::Barrier)},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };
