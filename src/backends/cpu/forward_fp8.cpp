@@ -1,5 +1,5 @@
 // The CPU's 8-bit forward kernel over one query tile, with the numerics of the Hopper kernel (FA-3 section 3.3): scores
-// from 8-bit query and key with their scales, a softmax in float32 whose reference is chosen at the first block and
+// from 8-bit query and key with their scales, a softmax in float32 whose reference is the first block's maximum and is
 // moved only before a probability would leave e4m3, probabilities rounded to e4m3, sums in float32.
 #include "backends/cpu/kernels.hpp"
 
@@ -22,8 +22,10 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2_e = 1.44269504088896340736f;
 constexpr double ln_2 = 0.69314718055994530942;
-/// A row's reference is a power of two that makes its largest probability 4 to 8: being an integer exponent it doesn't
-/// change how probabilities are rounded, and later ones have room up to 448 before the reference must move.
+/// A row's reference makes the largest probability of the first block 8, which e4m3 holds exactly: where one key has
+/// most of the weight its rounding is most of the error (a reference of a whole exponent costs a third of the accuracy
+/// on the paper's distribution). Later probabilities have room up to 448 before the reference must move, to the new
+/// maximum.
 constexpr float headroom = 3, log2_448 = 8.80735492f;
 
 /// Where the parts of a tile's state lie in its scratch.
@@ -92,7 +94,7 @@ HWY_INLINE void softmax_row(const State& state, int64_t row, int64_t columns) {
   float* scores = state.scores + row * key_block;
   const float before = state.reference[row], largest = largest_of(scores, columns);
   float& reference = state.reference[row];
-  if (before == -infinity || largest - before > log2_448) reference = std::ceil(largest) - headroom;
+  if (before == -infinity || largest - before > log2_448) reference = largest - headroom;
   state.factor[row] = before == -infinity ? 0 : (before == reference ? 1 : std::exp2(before - reference));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const Vector origin = hn::Set(d, reference == -infinity ? 0 : reference);
