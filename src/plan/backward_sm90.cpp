@@ -75,10 +75,16 @@ int64_t place(BackwardPlan& plan, const Side& side, std::initializer_list<Placin
   return dense ? pitch : 0;
 }
 
-/// Heads whose queries, dO and dQ stay in the L2 cache together, and at least as many tiles as the device takes at
-/// once.
+bool causal(const Attention& a) { return a.window.right < Window::unlimited && a.window.left >= Window::unlimited; }
+
+/// Heads whose tiles are launched in turn: as many as stay in the L2 cache together with queries, dO and dQ, and at
+/// least as many as have tiles for the device. docs/performance-log.md has the measurements.
 int64_t section_heads(const Attention& a, const Config& c, int64_t tiles_per_head, int multiprocessors) {
-  const int64_t budget = (c.head_dim > 128 ? 96 : 24) << 20;
+  int64_t budget = 24 << 20;
+  // Tiles that wait for their neighbours need time between them; under a causal mask they are half as long.
+  if (causal(a) && a.options.deterministic) budget *= 2;
+  // Long causal sequences at d 128: fewer blocks that add to the same dQ at once are worth more than the cache.
+  if (causal(a) && c.head_dim == 128 && a.max_query * a.group() >= 8192) budget = 96 << 20;
   const int64_t bytes = std::max<int64_t>(1, a.max_query * c.head_dim * (2 + 2 + 4) * a.group());
   return std::max(
       {int64_t{1}, budget / bytes, (multiprocessors + tiles_per_head - 1) / std::max<int64_t>(1, tiles_per_head)});

@@ -101,10 +101,12 @@ class ColumnConsumer {
       ptx::wgmma_fence(grad_value_, grad_key_);
       issue_sums(step - 1);
     }
+    // Before the waits: while these loads were on their way, ptxas would go on to the next wait before the arithmetic.
+    const Statistics of_rows = load_statistics();
     ptx::wgmma_wait<with_last ? 3 : 1>(scores_);
-    weigh(steps.block());
+    weigh(steps.block(), of_rows);
     ptx::wgmma_wait<with_last ? 2 : 0>(grad_scores_);
-    differentiate();
+    differentiate(of_rows);
     if constexpr (with_last) {
       ptx::wgmma_wait<0>(grad_value_, grad_key_);
       release(step - 1);
@@ -185,14 +187,23 @@ class ColumnConsumer {
     ptx::wgmma_commit();
   }
 
+  /// LSE and D of this thread's two rows.
+  struct Statistics {
+    float lse[2], delta[2];
+  };
+  TANDEM_DEVICE Statistics load_statistics() const {
+    const int row = fragment_row(warp_, lane_);
+    const float *lse = shared_.lse[stage(step_)] + row, *delta = shared_.delta[stage(step_)] + row;
+    return {{lse[0], lse[8]}, {delta[0], delta[8]}};
+  }
+
   /// P = exp(S - LSE) (line 11), to shared memory too.
-  TANDEM_DEVICE void weigh(int block) {
+  TANDEM_DEVICE void weigh(int block, const Statistics& of_rows) {
     if (block < full_begin_ || block >= full_end_) mask(block);
-    const float* lse = shared_.lse[stage(step_)] + fragment_row(warp_, lane_);
-    const float upper = lse[0], lower = lse[8], scale = params_.scale_log2;
+    const float scale = params_.scale_log2;
 #pragma unroll
     for (int i = 0; i < tile_key / 2; ++i)
-      scores_[i] = ptx::exp2(ptx::multiply_add(scores_[i], scale, fragment_upper(i) ? -lower : -upper));
+      scores_[i] = ptx::exp2(ptx::multiply_add(scores_[i], scale, -of_rows.lse[fragment_upper(i)]));
     ptx::wait(shared_.scores_empty[stage(step_)], parity(step_) ^ 1);
 #pragma unroll
     for (int i = 0; i < tile_key / 2; i += 2)
@@ -216,12 +227,10 @@ class ColumnConsumer {
     }
   }
   /// dS = P * (dP - D) (line 14).
-  TANDEM_DEVICE void differentiate() {
-    const float* delta = shared_.delta[stage(step_)] + fragment_row(warp_, lane_);
-    const float upper = delta[0], lower = delta[8];
+  TANDEM_DEVICE void differentiate(const Statistics& of_rows) {
 #pragma unroll
     for (int i = 0; i < tile_key / 2; i += 2) {
-      const float d = fragment_upper(i) ? lower : upper;
+      const float d = of_rows.delta[fragment_upper(i)];
       grad_weights_[i / 8][i / 2 % 4] =
           ptx::pack<Element>(scores_[i] * (grad_scores_[i] - d), scores_[i + 1] * (grad_scores_[i + 1] - d));
     }

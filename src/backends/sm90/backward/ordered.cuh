@@ -19,15 +19,16 @@ class Order {
   /// Whether the tile stores its part of that block of the sequence.
   static TANDEM_DEVICE bool stores(const Tile& tile, int32_t block) { return block >= tile.first_from; }
 
-  /// `place`: the block's in the workspace.
-  TANDEM_DEVICE void wait(const Tile& tile, int32_t block, int64_t place) const {
-    if (stores(tile, block)) return;
-    int32_t before = 1;
-    if (params_.deterministic)
-      before = tiles_before<config.tile_query, config.tile_key()>(
-          {tile.queries, tile.keys, tile.diagonal, params_.window}, tile.first_key / config.tile_key(), block);
-    while (ptx::load_acquire(flag(place)) < before) {
-    }
+  /// How many announcements there must be before the tile's turn.
+  TANDEM_DEVICE int32_t before(const Tile& tile, int32_t block) const {
+    if (stores(tile, block)) return 0;
+    if (!params_.deterministic) return 1;
+    return tiles_before<config.tile_query, config.tile_key()>({tile.queries, tile.keys, tile.diagonal, params_.window},
+                                                              tile.first_key / config.tile_key(), block);
+  }
+  /// One look. `place`: the block's in the workspace.
+  TANDEM_DEVICE bool come(int32_t before, int64_t place) const {
+    return before == 0 || ptx::load_acquire(flag(place)) >= before;
   }
   /// Whether anybody waits for the tile's part, so that it must be announced.
   TANDEM_DEVICE bool awaited(const Tile& tile, int32_t block) const {

@@ -154,7 +154,12 @@ class Writer {
 
   TANDEM_DEVICE void add_grad_query(const Steps& steps) {
     const int64_t place = place_of(params_, *tile_, steps);
-    order_.wait(*tile_, steps.block(), place);
+    const int32_t before = order_.before(*tile_, steps.block());
+    if (!order_.come(before, place)) {
+      announce<0>();  // those behind needn't wait too
+      while (!order_.come(before, place)) {
+      }
+    }
     const float* source = wait_slot();
     float* target = params_.accumulator + (place * Config::consumers + part_) * config.part_floats();
     constexpr int bytes = config.part_floats() * static_cast<int>(sizeof(float));
@@ -176,13 +181,18 @@ class Writer {
                      tile_->out_row + tile_->first_key + 64 * part_, tile_->head, tile_->out_batch, tile_->key_wrap);
     send();
   }
-  /// Ends a group. An addition is announced when the next group is on its way: it must be complete, not just read from
-  /// shared memory, and by then it is.
+  /// Ends a group. Unless others are late, an addition is announced when the next group is on its way: by then it is
+  /// complete, and nobody has waited for that.
   TANDEM_DEVICE void send() {
     ptx::bulk_commit();
     release_slot();
+    announce<1>();
+  }
+  /// The additions must be complete, not just read from shared memory; all but the last `later` groups are waited for.
+  template <int later>
+  TANDEM_DEVICE void announce() {
     if (unannounced_ < 0) return;
-    ptx::bulk_wait<1>();
+    ptx::bulk_wait<later>();
     ptx::fence_proxy_async_all();
     order_.announce(unannounced_);
     unannounced_ = -1;
@@ -228,7 +238,9 @@ class Gatekeeper {
       for (Steps steps(tile, params_.group); steps.left() > 0; steps.next(), ++step) {
         if (step % 2 != warpgroup_) continue;
         const int64_t place = place_of(params_, tile, steps);
-        order_.wait(tile, steps.block(), place);
+        const int32_t before = order_.before(tile, steps.block());
+        while (!order_.come(before, place)) {
+        }
         ptx::arrive(shared_.may_add[warpgroup_]);
         ptx::wait(shared_.added[warpgroup_], parity);
         if (order_.awaited(tile, steps.block())) order_.announce(place);

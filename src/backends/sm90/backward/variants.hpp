@@ -10,8 +10,8 @@ namespace tandem::internal::sm90 {
 
 // clang-format off
 inline constexpr backward::Variant backward_variants[] = {
-    {"backward_bf16_d64", {.dtype = Dtype::bf16, .head_dim = 64, .tile_query = 128, .slots = 1, .early_value = false, .turns = false}},
-    {"backward_fp16_d64", {.dtype = Dtype::fp16, .head_dim = 64, .tile_query = 128, .slots = 1, .early_value = false, .turns = false}},
+    {"backward_bf16_d64", {.dtype = Dtype::bf16, .head_dim = 64, .tile_query = 128, .slots = 2, .early_value = false, .turns = false}},
+    {"backward_fp16_d64", {.dtype = Dtype::fp16, .head_dim = 64, .tile_query = 128, .slots = 2, .early_value = false, .turns = false}},
     {"backward_bf16_d128", {.dtype = Dtype::bf16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
     {"backward_fp16_d128", {.dtype = Dtype::fp16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
     {"backward_bf16_d256", {.dtype = Dtype::bf16, .division = backward::Division::columns, .head_dim = 256, .tile_query = 64}},
