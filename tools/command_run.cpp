@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tools/accuracy/measure.hpp"
 #include "tools/commands.hpp"
 #include "tools/failure.hpp"
 #include "tools/inputs.hpp"
@@ -24,6 +25,7 @@ struct RunOptions {
   std::string window, dtype;
   std::string output, lse, grad_query, grad_key, grad_value;
   bool backward = false, check = false, explain = false;
+  std::string fp8;  // a method
 
   bool wants_backward() const {
     return backward || !inputs.grad_out.empty() || !grad_query.empty() || !grad_key.empty() || !grad_value.empty();
@@ -110,6 +112,18 @@ void execute(Job& job, const RunOptions& options) {
   fmt::print("\n");
 }
 
+/// The job in 8 bits, quantised by the library on the backend that will run it.
+Job quantised(const Job& job, const std::string& method) {
+  Backend backend = job.problem.options.backend;
+  if (backend == Backend::automatic) backend = available(Backend::sm90).ok() ? Backend::sm90 : Backend::cpu;
+  require(available(backend), fmt::format("the backend {} can't run here", name(backend)));
+  const auto memory = memory_for(backend);
+  for (const Method& known : methods()) {
+    if (known.name == method && known.how) return quantise(job, *known.how, backend, *memory);
+  }
+  throw UsageError(fmt::format("--fp8: there is no method '{}'", method));
+}
+
 void print_problem(const Job& job) {
   for (const Role& role : roles()) {
     const Tensor& tensor = job.*role.tensor;
@@ -140,8 +154,10 @@ bool check(const Job& job) {
   const bool sampled = job.pass == Pass::forward && static_cast<double>(rows) < all;
   fmt::print("check against float64 ({} rows): {}\n", sampled ? fmt::format("{} of {:.0f}", rows, all) : "all",
              verdict.ok ? "passed" : "FAILED");
-  fmt::print("  max error   {:.3g} (bound {:.3g}; standard attention in this dtype: {:.3g})\n", verdict.error,
-             verdict.bound, verdict.standard_error);
+  fmt::print("  max error   {:.3g} (bound {:.3g}; {}: {:.3g})\n", verdict.error, verdict.bound,
+             eight_bits(job.query.spec.dtype) ? "of the same 8-bit tensors, rounding probabilities alone"
+                                              : "standard attention in this dtype",
+             verdict.standard_error);
   fmt::print("  cosine      1 - {:.2g}\n", 1 - verdict.cosine);
   if (job.pass == Pass::forward) fmt::print("  lse error   {:.3g}\n", verdict.lse_error);
   if (!verdict.ok) fmt::print("  {}\n", verdict.text);
@@ -194,6 +210,11 @@ void run(RunOptions options) {
   check_outputs(options);
   Job job = load_job(options.inputs);
   job.problem = options.problem;
+  if (!options.fp8.empty()) {
+    if (options.wants_backward()) throw UsageError("--fp8: 8-bit attention is forward only");
+    if (job.query.spec.dtype == Dtype::fp32) throw UsageError("--fp8: the quantiser reads bf16 or fp16; give --dtype");
+    job = quantised(job, options.fp8);
+  }
   print_problem(job);
   execute(job, options);
   bool passed = !options.check || check(job);
@@ -216,6 +237,7 @@ constexpr const char* examples =
     "  tandem run --random 2,4096,16,128 --key-heads 4 --window 1024,0 --explain --check\n"
     "  tandem run --random 1,300,8,64 --cu-seqlens-q 0,100,300 --cu-seqlens-k 0,100,300 --causal\n"
     "  tandem run --random 1,256,2,128 --backend emulator --seed 7 --check\n"
+    "  tandem run --random 1,4096,8,128 --fp8 fp8 --check\n"
     "  tandem run --query Q.npy --key K.npy --value V.npy --grad-output DO.npy --grad-query DQ.npy\n"
     "Tensors are (batch, seqlen, heads, head_dim), or packed (total, heads, head_dim) with --cu-seqlens-*.";
 
@@ -260,6 +282,12 @@ void add_problem(CLI::App& command, RunOptions& o) {
   command.add_option("--scale", o.scale, "Softmax scale; otherwise 1 / sqrt(head_dim)")->group(group);
   command.add_option("--softcap", o.problem.softcap, "Soft cap of the scores")->group(group);
   command.add_flag("--backward", o.backward, "Run the backward pass too, with a random gradient of the output")
+      ->group(group);
+  command
+      .add_option("--fp8", o.fp8,
+                  "Quantise, then attend: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")
+      ->type_name("METHOD")
+      ->check(CLI::IsMember({"fp8", "fp8-per-tensor", "fp8-no-block", "fp8-no-incoherent", "int8-qk"}))
       ->group(group);
   add_backend_option(command, o.problem.options.backend)->group(group);
   command.add_option("--threads", o.problem.options.threads, "CPU threads; otherwise all")

@@ -34,6 +34,8 @@ constexpr Role all_roles[] = {
     {"key_scale", &Job::key_scale, &Arguments::key_scale, &Problem::key_scale, read, none, written},
     {"value_scale", &Job::value_scale, &Arguments::value_scale, &Problem::value_scale, read, none, written},
     {"value_mean", &Job::value_mean, &Arguments::value_mean, &Problem::value_mean, read, none, written},
+    {"rope_cos", &Job::rope_cos, &Arguments::rope_cos, &Problem::rope_cos, none, none, read},
+    {"rope_sin", &Job::rope_sin, &Arguments::rope_sin, &Problem::rope_sin, none, none, read},
     {"out_scale", &Job::out_scale, &Arguments::out_scale, nullptr, read, none, none},
 };
 

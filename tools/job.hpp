@@ -18,7 +18,7 @@ struct Job {
   Tensor grad_out, grad_query, grad_key, grad_value;
   // 8 bits: attending reads scales and mean, quantising writes them beside the quantized tensors.
   Tensor quantized_query, quantized_key, quantized_value;
-  Tensor query_scale, key_scale, value_scale, value_mean, out_scale;
+  Tensor query_scale, key_scale, value_scale, value_mean, out_scale, rope_cos, rope_sin;
 };
 
 /// A tensor of a job and where it stands in the library's structs.

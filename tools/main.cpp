@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   add_run(program);
   add_verify(program);
   add_bench(program);
+  add_quantize(program);
   add_accuracy(program);
   add_trace(program);
   try {

@@ -56,6 +56,14 @@ Side side_of(const Job& job, bool of_query) {
   return {used.packed_key, used.key_begin, used.key_count, room.key_count, size(2), size(1), size(3)};
 }
 
+/// The side of one tensor of a quantise job, in which the others may be absent.
+Side side_of_one(const Job& job, Tensor Job::*tensor) {
+  Job alone;
+  alone.query.spec = alone.key.spec = (job.*tensor).spec;
+  alone.cu_query = alone.cu_key = tensor == &Job::query ? job.cu_query : job.cu_key;
+  return side_of(alone, true);
+}
+
 /// One scaled tensor of a job.
 struct Scaled {
   Tensor Job::*tensor;
@@ -310,6 +318,33 @@ Job quantise_job(const Job& source, const Job& job) {
     quantise.*tensor = job.*tensor;
   }
   return quantise;
+}
+
+void allocate_quantised(Job& quantise, Dtype query_key) {
+  // The shapes are those that the library fills in; only whoever runs it allocates.
+  quantise.problem.quantization.value_mean &= quantise.value.present();
+  const Quantization& q = quantise.problem.quantization;
+  const struct {
+    Tensor Job::*quantised;
+    Tensor Job::*source;
+    const Scaled& scaled;
+  } items[] = {{&Job::quantized_query, &Job::query, scaled[0]},
+               {&Job::quantized_key, &Job::key, scaled[1]},
+               {&Job::quantized_value, &Job::value, scaled[2]}};
+  for (const auto& item : items) {
+    if (!(quantise.*item.source).present()) continue;
+    const bool of_value = item.source == &Job::value;
+    const Side side = side_of_one(quantise, item.source);
+    std::vector<int64_t> shape = shape_of((quantise.*item.source).spec);
+    if (of_value && q.value_layout == ValueLayout::packed) {
+      shape = {side.heads, side.blocks(group_keys), side.dim, group_keys};
+      if (!side.packed) shape.insert(shape.begin(), side.batch());
+    }
+    quantise.*item.quantised = poisoned(of_value ? Dtype::e4m3 : query_key, shape);
+    quantise.*item.scaled.scale =
+        poisoned(Dtype::fp32, scale_shape(side, q.*item.scaled.granularity, q.*item.scaled.rows));
+    if (of_value && q.value_mean) quantise.value_mean = poisoned(Dtype::fp32, {side.batch(), side.heads, side.dim});
+  }
 }
 
 void take_quantised(const Job& quantise, Job& job) {

@@ -32,6 +32,8 @@ void quantise_on_host(const Job& source, Job& job);
 
 /// The library's quantiser as a job: it reads `source` and writes tensors like those of `job`.
 Job quantise_job(const Job& source, const Job& job);
+/// Outputs, all poison, for the tensors that a quantise job has; its quantization says all but the dtype.
+void allocate_quantised(Job& quantise, Dtype query_key);
 /// Hands what a quantise job wrote to the forward job.
 void take_quantised(const Job& quantise, Job& job);
 

@@ -190,6 +190,8 @@ Bytes format_npy(const Array& array) {
                       : array.dtype == Dtype::fp16  ? "<f2"
                       : array.dtype == Dtype::int32 ? "<i4"
                       : array.dtype == Dtype::int64 ? "<i8"
+                      : array.dtype == Dtype::int8  ? "|i1"
+                      : array.dtype == Dtype::e4m3  ? "|u1"
                                                     : nullptr;
   if (descr == nullptr) throw Failure(fmt::format("{} can't be written as .npy", name(array.dtype)));
   std::string shape;

@@ -13,7 +13,7 @@ namespace tandem::tools {
 Array parse_npy(std::span<const std::byte> bytes, const std::string& file);
 Array read_npy(const std::string& path);
 
-/// bf16 is written as float32, since NumPy alone has no bf16.
+/// NumPy alone has neither bf16, which is written as float32, nor e4m3, which is written as the bits, uint8.
 Bytes format_npy(const Array& array);
 void write_npy(const std::string& path, const Array& array);
 

@@ -25,9 +25,9 @@ struct Type {
 };
 constexpr Type types[] = {{"F32", 4, Dtype::fp32},  {"F16", 2, Dtype::fp16},     {"BF16", 2, Dtype::bf16},
                           {"I32", 4, Dtype::int32}, {"I64", 8, Dtype::int64},    {"F64", 8, Dtype::none},
-                          {"I16", 2, Dtype::none},  {"I8", 1, Dtype::none},      {"U64", 8, Dtype::none},
+                          {"I16", 2, Dtype::none},  {"I8", 1, Dtype::int8},      {"U64", 8, Dtype::none},
                           {"U32", 4, Dtype::none},  {"U16", 2, Dtype::none},     {"U8", 1, Dtype::none},
-                          {"BOOL", 1, Dtype::none}, {"F8_E4M3", 1, Dtype::none}, {"F8_E5M2", 1, Dtype::none}};
+                          {"BOOL", 1, Dtype::none}, {"F8_E4M3", 1, Dtype::e4m3}, {"F8_E5M2", 1, Dtype::none}};
 
 const Type* type_of(const std::string& name) {
   const auto* found = std::find_if(std::begin(types), std::end(types), [&](const Type& t) { return name == t.name; });
