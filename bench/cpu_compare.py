@@ -8,146 +8,26 @@ Runs of the two are interleaved, so that a busy machine disturbs both alike, and
 """
 import argparse
 import ctypes
-import glob
 import json
-import os
+import pathlib
 import statistics
 import sys
 import time
 
-CODES = {"fp32": (2, 32), "fp16": (2, 16), "bf16": (4, 16)}  # DLPack's type code and bits
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bindings" / "python"))
+from tandem_ctypes import BACKWARD, FORWARD, Library, Tensor  # noqa: E402
 
 
-class DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-Tensor = ctypes.POINTER(DLTensor)
-
-
-class Problem(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("query", Tensor),
-        ("key", Tensor),
-        ("value", Tensor),
-        ("out", Tensor),
-        ("lse", Tensor),
-        ("alignment", ctypes.c_int32),
-        ("has_scale", ctypes.c_int32),
-        ("scale", ctypes.c_float),
-        ("softcap", ctypes.c_float),
-        ("sinks", ctypes.c_int32),
-        ("mask_causal", ctypes.c_int32),
-        ("mask_left", ctypes.c_int64),
-        ("mask_right", ctypes.c_int64),
-        ("mask_has_diagonal", ctypes.c_int32),
-        ("mask_diagonal", ctypes.c_int64),
-        ("lengths_batch", ctypes.c_int64),
-        ("lengths_max_query", ctypes.c_int64),
-        ("lengths_max_key", ctypes.c_int64),
-        ("lengths_packed_query", ctypes.c_int32),
-        ("lengths_packed_key", ctypes.c_int32),
-        ("lengths_used_query", ctypes.c_int32),
-        ("lengths_used_key", ctypes.c_int32),
-        ("grad_out", Tensor),
-        ("grad_query", Tensor),
-        ("grad_key", Tensor),
-        ("grad_value", Tensor),
-        ("options_backend", ctypes.c_int32),
-        ("options_num_splits", ctypes.c_int32),
-        ("options_deterministic", ctypes.c_int32),
-        ("options_batch_invariant", ctypes.c_int32),
-        ("options_check_lengths", ctypes.c_int32),
-        ("options_threads", ctypes.c_int32),
-        ("options_executor", ctypes.c_void_p),
-        ("options_executor_context", ctypes.c_void_p),
-        ("options_executor_concurrency", ctypes.c_int32),
-        ("options_emulator_seed", ctypes.c_uint64),
-    ]
-
-
-class Arguments(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t)] + [
-        (name, Tensor)
-        for name in (
-            "query key value out lse cu_query cu_key used_query used_key sinks "
-            "grad_out grad_query grad_key grad_value"
-        ).split()
-    ]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int32), ("argument", ctypes.c_char * 48), ("message", ctypes.c_char * 460)]
-
-
-def dltensor(t, dtype):
-    shape = (ctypes.c_int64 * t.dim())(*t.shape)
-    strides = (ctypes.c_int64 * t.dim())(*t.stride())
-    code, bits = CODES[dtype]
-    made = DLTensor(t.data_ptr(), 1, 0, t.dim(), code, bits, 1, shape, strides, 0)
-    made.keep = (shape, strides, t)
-    return made
-
-
-def find_library():
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = sorted(glob.glob(os.path.join(root, "build", "**", "libtandem.so"), recursive=True))
-    return found[0] if found else "libtandem.so"
-
-
-class Attention:
-    """A plan for one pass and the call that runs it. `tensors` maps field names to torch tensors."""
-
-    def __init__(self, library, backward, tensors, dtype, causal, threads):
-        self.library, self.error = library, Error()
-        self.views = {name: dltensor(t, "fp32" if name == "lse" else dtype) for name, t in tensors.items()}
-        problem = Problem()
-        library.tandem_problem_init(ctypes.byref(problem), ctypes.sizeof(problem))
-        self.arguments = Arguments()
-        library.tandem_arguments_init(ctypes.byref(self.arguments), ctypes.sizeof(self.arguments))
-        for name, view in self.views.items():
-            setattr(problem, name, ctypes.pointer(view))
-            setattr(self.arguments, name, ctypes.pointer(view))
-        problem.mask_causal = int(causal)
-        problem.options_backend = 1
-        problem.options_threads = threads
-        self.plan = ctypes.c_void_p()
-        self.check(
-            library.tandem_plan_create(
-                int(backward), ctypes.byref(problem), ctypes.byref(self.plan), ctypes.byref(self.error)
-            )
-        )
-        self.bytes = library.tandem_plan_workspace_bytes(self.plan)
-        self.storage = ctypes.create_string_buffer(self.bytes + 256)
-        self.workspace = ctypes.c_void_p((ctypes.addressof(self.storage) + 255) // 256 * 256)
-
-    def check(self, code):
-        if code != 0:
-            raise SystemExit(f"{self.error.argument.decode()}: {self.error.message.decode()}")
-
-    def __call__(self):
-        self.check(
-            self.library.tandem_plan_run(
-                self.plan,
-                ctypes.byref(self.arguments),
-                self.workspace,
-                ctypes.c_size_t(self.bytes),
-                None,
-                ctypes.byref(self.error),
-            )
-        )
+def planned(library, direction, tensors, causal, threads):
+    """A function of no arguments that runs a plan on torch tensors, given by the names of its fields."""
+    described = {name: Tensor.of(tensor) for name, tensor in tensors.items()}
+    plan = library.plan(direction, "cpu", mask_causal=int(causal), options_threads=threads, **described)
+    size = plan.workspace_bytes
+    storage = ctypes.create_string_buffer(size + 256)
+    aligned = (ctypes.addressof(storage) + 255) // 256 * 256
+    call = plan.bind(workspace=aligned, workspace_bytes=size, **described)
+    return lambda _keep=(plan, storage, tensors): call()
 
 
 def interleaved(calls, rounds):
@@ -162,25 +42,28 @@ def interleaved(calls, rounds):
     return times
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=None, help="libtandem.so (default: the one under build/)")
+    parser.add_argument("--library", default=ROOT / "build" / "src" / "libtandem.so", help="libtandem.so")
     parser.add_argument("--shape", default="1,8,2048,64", help="batch,heads,seqlen,head_dim")
-    parser.add_argument("--dtype", choices=sorted(CODES), default="fp32")
+    parser.add_argument("--dtype", choices=["bf16", "fp16", "fp32"], default="fp32")
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true", help="time the backward pass instead")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
     try:
         import torch
     except ImportError:
         print("PyTorch is missing, so there is nothing to compare with", file=sys.stderr)
         return 77
     torch.set_num_threads(options.threads)
-    library = ctypes.CDLL(options.library or find_library())
-    library.tandem_plan_workspace_bytes.restype = ctypes.c_size_t
+    library = Library(options.library)
     batch, heads, seqlen, dim = map(int, options.shape.split(","))
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[options.dtype]
     torch.manual_seed(1)
@@ -193,7 +76,7 @@ def main():
     def peer():
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=options.causal)
 
-    forward = Attention(library, False, tensors, options.dtype, options.causal, options.threads)
+    forward = planned(library, FORWARD, tensors, options.causal, options.threads)
     calls = {"tandem": forward, "torch": peer}
     forward()
     with torch.no_grad():
@@ -207,7 +90,7 @@ def main():
         tensors.update(zip(("grad_query", "grad_key", "grad_value"), gradients))
         tensors = {name: t.detach() for name, t in tensors.items()}
         calls = {
-            "tandem": Attention(library, True, tensors, options.dtype, options.causal, options.threads),
+            "tandem": planned(library, BACKWARD, tensors, options.causal, options.threads),
             "torch": lambda: torch.autograd.grad(graph, (query, key, value), grad, retain_graph=True),
         }
         calls["tandem"]()

@@ -119,7 +119,7 @@ Verdict judge_rows(const Problem& problem, const std::vector<RowIndex>& rows, co
     if (std::isfinite(exact[r].score)) score = std::max(score, exact[r].score);
     if (lse.data == nullptr) continue;
     const double computed = lse.at(b, at, h, 0);
-    if (!same_kind(computed, exact[r].lse) && lse_wrong.empty()) {
+    if (!same_kind(computed, round_to(exact[r].lse, Type::fp32)) && lse_wrong.empty()) {
       lse_wrong = text("lse(batch %ld, head %ld, row %ld) is %g but exactly %g", long(b), long(h), long(at), computed,
                        exact[r].lse);
     }

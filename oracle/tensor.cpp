@@ -71,7 +71,11 @@ double decode_e4m3(uint8_t bits) {
 double round_to(double x, Type type) {
   if (type == Type::e4m3 && std::isinf(x)) return std::copysign(448, x);
   if (type == Type::fp64 || x == 0 || !std::isfinite(x)) return x;
-  if (type == Type::fp32) return static_cast<float>(x);
+  if (type == Type::fp32) {
+    // Half a unit beyond the largest float and more round to infinity.
+    return std::abs(x) < 0x1.ffffffp127 ? static_cast<float>(x)
+                                        : std::copysign(std::numeric_limits<double>::infinity(), x);
+  }
   const Format f = format(type);
   const int exponent = std::max(std::ilogb(x), f.lowest);
   const double step = std::ldexp(1.0, exponent - f.significand + 1);

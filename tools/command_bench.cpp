@@ -101,6 +101,7 @@ json results_json(const std::vector<BenchRow>& rows, const Memory& memory) {
                     {"cublas", to_json(row.cublas)},
                     {"standard", to_json(row.standard)},
                     {"spread", to_json(row.tandem ? std::optional(row.spread) : std::nullopt)}});
+    if (!row.kernel.empty()) list.back()["kernel"] = row.kernel;
     if (!row.note.empty()) list.back()["note"] = row.note;
   }
   const bool gpu = memory.device().kind == DeviceKind::cuda;
@@ -114,18 +115,42 @@ json results_json(const std::vector<BenchRow>& rows, const Memory& memory) {
           {"rows", list}};
 }
 
-void run_ablation(Benchmark& benchmark, const BenchCase& c) {
+std::vector<BenchRow> run_ablation(Benchmark& benchmark, const BenchCase& c) {
+  std::vector<BenchRow> rows;
   const auto kernels = ablation_kernels();
   Progress progress(kernels.size());
   std::string table = fmt::format("{}, batch {}, heads {}\n", c.name(), c.batch, c.heads);
   for (const AblationKernel& kernel : kernels) {
     progress.step(kernel.name);
-    const BenchRow row = benchmark.run(c, [&](Pass, const Problem& problem) { return ablation_plan(kernel, problem); });
+    BenchRow row = benchmark.run(c, [&](Pass, const Problem& problem) { return ablation_plan(kernel, problem); });
+    row.kernel = kernel.name;
     table += fmt::format("{:<36}{:>8} TFLOP/s  {}\n", kernel.name, cell(row.tandem),
                          row.note.empty() ? kernel.changes : row.note);
+    rows.push_back(std::move(row));
   }
   progress.clear();
   fmt::print("{}", table);
+  return rows;
+}
+
+std::vector<BenchRow> run_grid(Benchmark& benchmark, const std::vector<BenchCase>& cases) {
+  std::vector<BenchRow> rows;
+  Progress progress(cases.size());
+  for (const BenchCase& c : cases) {
+    progress.step(c.name());
+    rows.push_back(benchmark.run(c));
+  }
+  progress.clear();
+  return rows;
+}
+
+void check_ablation(const BenchOptions& options) {
+  if (!options.plot_path.empty() || !options.head_dims.empty() || !options.lengths.empty() || options.backward)
+    throw UsageError(
+        "--ablation has one case, d128 full 16k, and no plot: leave --plot, --head-dims, --seqlens and --backward");
+  if (options.backend != Backend::sm90)
+    throw Failure("--ablation: its kernels are Hopper's; it needs the backend sm90");
+  if (!ablation_compiled()) throw Failure("--ablation: this build has no ablation kernels (it was made without CUDA)");
 }
 
 void print_notes(const std::vector<BenchRow>& rows, const Benchmark& benchmark) {
@@ -154,12 +179,7 @@ void bench(BenchOptions options) {
   if (!options.json_path.empty()) require_writable(options.json_path);
   const std::string note = choose_backend(options);
   const auto cases = cases_of(grid_of(options));
-  if (options.ablation && options.backend != Backend::sm90) {
-    throw Failure("--ablation: its kernels are Hopper's; it needs the backend sm90");
-  }
-  if (options.ablation && !ablation_compiled()) {
-    throw Failure("--ablation: this build has no ablation kernels (it was made without CUDA)");
-  }
+  if (options.ablation) check_ablation(options);
   auto memory = memory_for(options.backend);
   fmt::print("{} on {}{}\n", name(options.backend), memory->device_name(), note);
   std::fflush(stdout);
@@ -168,17 +188,11 @@ void bench(BenchOptions options) {
                       : options.backend == Backend::sm90 ? 20
                                                          : 7;
   Benchmark benchmark(*memory, options.backend, options.threads, samples, cases);
-  if (options.ablation) return run_ablation(benchmark, cases.at(0));
-  std::vector<BenchRow> rows;
-  {
-    Progress progress(cases.size());
-    for (const BenchCase& c : cases) {
-      progress.step(c.name());
-      rows.push_back(benchmark.run(c));
-    }
+  const auto rows = options.ablation ? run_ablation(benchmark, cases.at(0)) : run_grid(benchmark, cases);
+  if (!options.ablation) {
+    print_table(rows);
+    print_notes(rows, benchmark);
   }
-  print_table(rows);
-  print_notes(rows, benchmark);
   if (!options.json_path.empty()) write_file(options.json_path, results_json(rows, *memory).dump(2) + "\n");
   if (!options.plot_path.empty()) plot(rows, "Tandem on " + memory->device_name(), options.plot_path);
   for (const BenchRow& row : rows) {

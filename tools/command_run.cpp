@@ -1,7 +1,6 @@
 // tandem run: attention on the user's own tensors.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -21,7 +20,6 @@ namespace {
 struct RunOptions {
   InputOptions inputs;
   Problem problem;
-  float scale = std::nanf("");
   std::string window, dtype;
   std::string output, lse, grad_query, grad_key, grad_value;
   bool backward = false, check = false, explain = false;
@@ -138,18 +136,23 @@ void print_problem(const Job& job) {
   fmt::print("  mask        {}\n", text);
 }
 
+double query_rows(const Job& job) {
+  double rows = 0;
+  for (const int64_t count : sequences(job).query_count) rows += static_cast<double>(count);
+  return rows * static_cast<double>(job.query.spec.size[static_cast<size_t>(job.query.spec.rank - 2)]);
+}
+
+void check_affordable(const Job& job) {
+  if (query_rows(job) * static_cast<double>(sequences(job).max_key) > 1e8)
+    throw Failure(
+        "--check of the backward pass needs float64 gradients of everything; this problem is too large for it");
+}
+
 /// Judges the job; true if all is well.
 bool check(const Job& job) {
   constexpr double operations = 1e9;  // about two seconds of the oracle
   const int64_t rows = affordable_rows(job, operations);
-  const Sequences s = sequences(job);
-  double all = 0;
-  for (const int64_t count : s.query_count) all += static_cast<double>(count);
-  all *= static_cast<double>(job.query.spec.size[static_cast<size_t>(job.query.spec.rank - 2)]);
-  if (job.pass == Pass::backward && all * static_cast<double>(s.max_key) > 1e8) {
-    throw Failure(
-        "--check of the backward pass needs float64 gradients of everything; this problem is too large for it");
-  }
+  const double all = query_rows(job);
   const auto verdict = judge(job, rows);
   const bool sampled = job.pass == Pass::forward && static_cast<double>(rows) < all;
   fmt::print("check against float64 ({} rows): {}\n", sampled ? fmt::format("{} of {:.0f}", rows, all) : "all",
@@ -205,7 +208,6 @@ void run(RunOptions options) {
     options.problem.mask.left = window[0];
     options.problem.mask.right = window[1];
   }
-  if (!std::isnan(options.scale)) options.problem.scale = options.scale;
   options.problem.options.emulator_seed = options.inputs.seed;
   check_outputs(options);
   Job job = load_job(options.inputs);
@@ -216,11 +218,13 @@ void run(RunOptions options) {
     job = quantised(job, options.fp8);
   }
   print_problem(job);
+  if (options.check && options.wants_backward()) check_affordable(job);
+  Array grad_out = options.wants_backward() ? read_gradient(job, options.inputs) : Array{};
   execute(job, options);
   bool passed = !options.check || check(job);
   write_results(job, options);
   if (options.wants_backward()) {
-    Job backward = backward_job(job, options.inputs);
+    Job backward = backward_job(job, std::move(grad_out));
     execute(backward, options);
     if (options.check) passed = check(backward) && passed;
     write_npy_of(backward.grad_query, options.grad_query);
@@ -279,7 +283,7 @@ void add_problem(CLI::App& command, RunOptions& o) {
   command.add_option("--window", o.window, "Sliding window: keys to the left and right, -1 is unlimited")
       ->type_name("LEFT,RIGHT")
       ->group(group);
-  command.add_option("--scale", o.scale, "Softmax scale; otherwise 1 / sqrt(head_dim)")->group(group);
+  command.add_option("--scale", o.problem.scale, "Softmax scale; otherwise 1 / sqrt(head_dim)")->group(group);
   command.add_option("--softcap", o.problem.softcap, "Soft cap of the scores")->group(group);
   command.add_flag("--backward", o.backward, "Run the backward pass too, with a random gradient of the output")
       ->group(group);

@@ -42,10 +42,9 @@ Inputs random_inputs(const InputOptions& options) {
   for (const int64_t s : size) {
     if (s < 0) throw UsageError("--random: sizes can't be negative");
   }
-  if (options.key_heads < 0 || options.key_length < 0)
-    throw UsageError("--key-heads and --key-length can't be negative");
-  const std::vector<int64_t> keys = {size[0], options.key_length != 0 ? options.key_length : size[1],
-                                     options.key_heads != 0 ? options.key_heads : size[2], size[3]};
+  const std::vector<int64_t> keys = {size[0], options.key_length.value_or(size[1]), options.key_heads.value_or(size[2]),
+                                     size[3]};
+  if (keys[1] < 0 || keys[2] < 0) throw UsageError("--key-heads and --key-length can't be negative");
   const Dtype dtype = options.dtype.value_or(Dtype::bf16);
   return {random_array(size, dtype, 3 * options.seed), random_array(keys, dtype, 3 * options.seed + 1),
           random_array(keys, dtype, 3 * options.seed + 2)};
@@ -59,7 +58,7 @@ Inputs read_inputs(const InputOptions& options) {
                                   : "give only one of --query/--key/--value, --input and --random");
   }
   if (!options.layer.empty() && options.input.empty()) throw UsageError("--layer needs --input");
-  if ((options.key_heads != 0 || options.key_length != 0) && options.random.empty()) {
+  if ((options.key_heads || options.key_length) && options.random.empty()) {
     throw UsageError("--key-heads and --key-length need --random");
   }
   if (!options.random.empty()) return random_inputs(options);
@@ -132,9 +131,7 @@ Job load_job(const InputOptions& options) {
   return job;
 }
 
-Job backward_job(const Job& forward, const InputOptions& options) {
-  Job job = forward;
-  job.pass = Pass::backward;
+Array read_gradient(const Job& forward, const InputOptions& options) {
   const auto out_shape = shape_of(forward.out.spec);
   const Dtype dtype = forward.query.spec.dtype;
   Array gradient =
@@ -145,7 +142,14 @@ Job backward_job(const Job& forward, const InputOptions& options) {
     throw Failure(fmt::format("{}: the shape {} is not that of the output, {}", options.grad_out,
                               to_string(gradient.shape), to_string(out_shape)));
   }
-  job.grad_out = tensor_of(convert(std::move(gradient), dtype));
+  return convert(std::move(gradient), dtype);
+}
+
+Job backward_job(const Job& forward, Array grad_out) {
+  Job job = forward;
+  job.pass = Pass::backward;
+  const Dtype dtype = forward.query.spec.dtype;
+  job.grad_out = tensor_of(grad_out);
   job.grad_query = poisoned(dtype, shape_of(forward.query.spec));
   job.grad_key = poisoned(dtype, shape_of(forward.key.spec));
   job.grad_value = poisoned(dtype, shape_of(forward.value.spec));

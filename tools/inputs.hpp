@@ -10,10 +10,10 @@
 namespace tandem::tools {
 
 struct InputOptions {
-  std::string query, key, value;          // .npy
-  std::string input, layer;               // .safetensors, and the prefix of its tensors' names
-  std::string random;                     // "batch,seqlen,heads,head_dim"
-  int64_t key_heads = 0, key_length = 0;  // random only; 0: as the query's
+  std::string query, key, value;                 // .npy
+  std::string input, layer;                      // .safetensors, and the prefix of its tensors' names
+  std::string random;                            // "batch,seqlen,heads,head_dim"
+  std::optional<int64_t> key_heads, key_length;  // random only; otherwise as the query's
   std::string cu_query, cu_key, used_query, used_key;
   std::string grad_out;  // .npy
   std::optional<Dtype> dtype;
@@ -24,8 +24,12 @@ struct InputOptions {
 /// where a file does.
 Job load_job(const InputOptions& options);
 
-/// The backward of a finished forward job: its grad_out from options.grad_out, random where that is empty.
-Job backward_job(const Job& forward, const InputOptions& options);
+/// The gradient of a forward job's output, from options.grad_out, random where that is empty. Failure where it doesn't
+/// fit.
+Array read_gradient(const Job& forward, const InputOptions& options);
+
+/// The backward of a finished forward job.
+Job backward_job(const Job& forward, Array grad_out);
 
 /// Normally distributed numbers, each a function of seed and index.
 Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed);

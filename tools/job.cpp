@@ -139,7 +139,7 @@ double visible_scores(const Job& job) {
     for (int64_t i = 0; i < s.query_count[b]; ++i) {
       const int64_t at = i + diagonal;
       const int64_t begin = mask.left < 0 ? 0 : std::max<int64_t>(0, at - mask.left);
-      const int64_t end = right < 0 ? keys : std::min(keys, at + right + 1);
+      const int64_t end = right < 0 || right >= keys - at ? keys : at + right + 1;
       scores += static_cast<double>(std::max<int64_t>(0, end - begin));
     }
   }

@@ -1,6 +1,6 @@
 """A thin ctypes view of Tandem's C ABI (include/tandem/tandem.h): numpy arrays, torch tensors or raw pointers in, nothing copied.
 
-    library = Library("build/lib/libtandem.so")
+    library = Library("build/src/libtandem.so")
     plan = library.plan(query=Tensor.of(q), key=Tensor.of(k), value=Tensor.of(v), mask_causal=1)
     plan.run(query=Tensor.of(q), key=..., value=..., out=..., stream=0)
 """

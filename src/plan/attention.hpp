@@ -1,7 +1,9 @@
 // The problem with every default filled in and every argument checked: what backends see. Made by plan/resolve.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "common/mask.hpp"
 #include "tandem/tandem.hpp"
@@ -46,6 +48,12 @@ struct Attention {
 
   /// Query heads of one key head; resolve() has seen to it that they divide.
   int64_t group() const { return key_heads > 0 ? query_heads / key_heads : 1; }
+  /// The scale for exponentials of base 2: finite, so that it times 0 is 0; and never 0, which makes all weights equal:
+  /// the smallest number does so too, and keeps masked scores (-inf) apart.
+  float scale_log2() const {
+    constexpr float log2_e = 1.44269504088896340736F, most = std::numeric_limits<float>::max();
+    return scale == 0 ? 0x1p-126F : std::clamp(scale * log2_e, -most, most);
+  }
 };
 
 Strides strides(const TensorSpec& spec);      // rank 4 dense or rank 3 packed

@@ -227,6 +227,7 @@ Status check_lse(const Problem& problem, Attention& attention) {
     if (Status status = check_distinct("lse", lse); !status.ok()) return status;
   }
   attention.lse = normalized(lse);
+  attention.lse.alignment = sizeof(float);  // nothing takes it in larger pieces
   return {};
 }
 

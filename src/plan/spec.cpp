@@ -20,13 +20,15 @@ bool addressable(const TensorSpec& spec) {
   return !__builtin_mul_overflow(std::max(count, extent), int64_t{element_bytes(spec.dtype)}, &bytes);
 }
 
+/// Strides of an empty tensor lead nowhere: frameworks set them as they like.
 Status check_sizes(const char* name, const TensorSpec& spec) {
+  const bool empty = elements(spec) == 0;
   for (int i = 0; i < spec.rank; ++i) {
     if (spec.size[i] < 0) {
       return error(Code::invalid_argument, name, "size[%d] of %s is %lld; sizes are 0 or more", i, name,
                    static_cast<long long>(spec.size[i]));
     }
-    if (spec.stride[i] < 0) {
+    if (spec.stride[i] < 0 && !empty) {
       return error(Code::invalid_argument, name, "stride[%d] of %s is %lld; negative strides aren't served", i, name,
                    static_cast<long long>(spec.stride[i]));
     }
@@ -94,7 +96,7 @@ Status check_spec(const char* name, const TensorSpec& spec, bool last_contiguous
   }
   if (Status status = check_sizes(name, spec); !status.ok()) return status;
   const int last = spec.rank - 1;
-  if (last_contiguous && spec.size[last] > 1 && spec.stride[last] != 1) {
+  if (last_contiguous && elements(spec) > 0 && spec.size[last] > 1 && spec.stride[last] != 1) {
     return error(Code::invalid_argument, name, "the last stride of %s is %lld; the last dimension must have stride 1",
                  name, static_cast<long long>(spec.stride[last]));
   }

@@ -38,7 +38,7 @@ const Fault dense_faults[] = {
     {"query_null", [](Arguments& a) { a.query.data = nullptr; }, "query", "null"},
     {"out_null", [](Arguments& a) { a.out.data = nullptr; }, "out", "null"},
     {"query_misaligned", [](Arguments& a) { a.query.data = shifted(a.query.data, 2); }, "query", "aligned to 16"},
-    {"lse_misaligned", [](Arguments& a) { a.lse.data = shifted(a.lse.data, 4); }, "lse", "smaller alignment"},
+    {"lse_misaligned", [](Arguments& a) { a.lse.data = shifted(a.lse.data, 2); }, "lse", "smaller alignment"},
     {"M2_key_dtype", [](Arguments& a) { a.key.spec.dtype = Dtype::fp16; }, "key", "takes bf16"},
     {"M5_key_device", [](Arguments& a) { a.key.spec.device = cuda(1); }, "key", "CUDA 1"},
     {"value_rank", [](Arguments& a) { a.value.spec.rank = 3; }, "value", "rank 4"},
@@ -138,6 +138,12 @@ TEST(Arguments, SmallerAlignmentIsAPromiseOfItsOwn) {
   Bench bench(problem);
   bench.arguments.query.data = shifted(bench.arguments.query.data, 2);
   EXPECT_TRUE(Plan(bench.executable).run(bench.arguments).ok());
+}
+
+TEST(Arguments, LseNeedsTheAlignmentOfItsType) {
+  Bench bench(dense_problem());
+  bench.arguments.lse.data = shifted(bench.arguments.lse.data, 4);
+  EXPECT_TRUE(bench.run().ok()) << bench.run().message;
 }
 
 TEST(Arguments, Workspace) {

@@ -38,6 +38,18 @@ void expect_refused(void (*spoil)(CProblem&), int32_t pass, int32_t code, const 
   EXPECT_NE(std::strstr(c.error.message, word), nullptr) << c.error.message;
 }
 
+TEST(CApi, AlignmentIsAPromiseOfTheTensorsNotOfTheLse) {
+  CProblem c;
+  int64_t shape[3] = {1, 2, 4};
+  DLTensor lse{c.memory, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape, nullptr, 0};
+  for (DLTensor* tensor : {&c.query, &c.key, &c.out}) tensor->dtype.bits = 16;
+  c.problem.lse = &lse;
+  c.problem.alignment = 2;
+  tandem_plan* plan = nullptr;
+  EXPECT_EQ(tandem_plan_create(TANDEM_FORWARD, &c.problem, &plan, &c.error), TANDEM_OK) << c.error.message;
+  tandem_plan_destroy(plan);
+}
+
 TEST(CApi, DefaultsAreThoseOfCxx) {
   tandem_problem problem;
   std::memset(&problem, 0xff, sizeof problem);

@@ -92,6 +92,16 @@ TEST(Spec, SameStridesLooksAtThoseThatMatter) {
   EXPECT_TRUE(same_strides(a, b));
 }
 
+TEST(Spec, StridesOfAnEmptyTensorMayBeAnything) {
+  TensorSpec spec = contiguous(Dtype::fp32, cpu(), {1, 0, 2, 16});
+  spec.stride = {0, 0, 0, 0};  // as numpy has them
+  EXPECT_TRUE(check_spec("key", spec, true).ok());
+  spec.stride = {-1, 8, 0, -3};
+  EXPECT_TRUE(check_spec("key", spec, true).ok());
+  spec.size[1] = 1;
+  EXPECT_FALSE(check_spec("key", spec, true).ok());
+}
+
 TEST(Spec, ElementBytes) {
   EXPECT_EQ(element_bytes(Dtype::fp32), 4);
   EXPECT_EQ(element_bytes(Dtype::bf16), 2);

@@ -90,6 +90,14 @@ TEST_F(Cli, RunsTheExampleAndChecksIt) {
   EXPECT_EQ(result.at("lse").shape, (std::vector<int64_t>{1, 9, 1024}));
 }
 
+TEST_F(Cli, ChecksWhatIsAtTheEdgeOfTheContract) {
+  for (const char* arguments :
+       {"--key-length 0", "--scale 3e38", "--scale -3e38", "--scale 0", "--window -1,9223372036854775807"}) {
+    const Ended ended = run("run --backend cpu --check --random 1,64,2,32 " + std::string(arguments));
+    EXPECT_EQ(ended.code, 0) << arguments << "\n" << ended.err << ended.out;
+  }
+}
+
 TEST_F(Cli, WritesNpy) {
   write_inputs({2, 9, 4, 16}, {2, 13, 2, 16});
   const Ended ended = run(files_ + "--dtype bf16 --window 3,0 --scale 0.5 --check --output o.npy --lse l.npy");
@@ -159,6 +167,10 @@ TEST_F(Cli, WrongUsageExitsWith2) {
   expect_error("run --query q.npy", 2, "needed together");
   expect_error("run --random 1,8,1,8 --layer a", 2, "--layer needs --input");
   expect_error("run --random 1,8,1,8 --scale big", 2, "--scale");
+  expect_error("run --random 1,8,1,8 --scale nan", 1, "scale");
+  expect_error("run --random 1,8,1,8 --key-heads 0", 1, "key");
+  expect_error("run --random 1,8,1,8 --grad-output nosuch.npy", 1, "nosuch.npy");
+  expect_error("run --random 1,20000,1,8 --backward --check", 1, "too large");
   expect_error("run --random 1,8,1,8 --threads 0", 2, "--threads");
   expect_error("bench --plot plot.pdf", 2, ".png or .svg");
   expect_error("bench --head-dims 0", 2, "not positive");

@@ -117,7 +117,8 @@ Timing Benchmark::time(const BenchCase& c, const MakePlan& make) {
 }
 
 BenchRow Benchmark::run(const BenchCase& c, const MakePlan& make) {
-  BenchRow row{c, {}, {}, {}, 0, ""};
+  BenchRow row;
+  row.problem = c;
   try {
     const Timing timing = time(c, make);
     row.tandem = teraflops(c.flop(), timing);

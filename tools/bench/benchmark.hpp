@@ -28,6 +28,7 @@ struct BenchRow {
   std::optional<double> tandem, standard, cublas;
   double spread = 0;
   std::string note;
+  std::string kernel = {};  // of the ablation; empty: the library's choice
 };
 
 /// The plan of a dense problem; `make` is the library's plan() or an ablation's.

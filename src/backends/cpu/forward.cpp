@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,7 +20,7 @@ namespace tandem::internal::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float log2_e = 1.44269504088896340736f;
+constexpr float log2_e = 1.44269504088896340736f, most = std::numeric_limits<float>::max();
 
 /// Where the parts of a tile's state lie in its scratch.
 struct State {
@@ -85,7 +86,7 @@ HWY_INLINE void softmax_row(const View& view, const Block& block, const State& s
   const float maximum = std::max(before, hn::GetLane(hn::MaxOfLanes(d, largest)));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const float reference = maximum == -infinity ? 0 : maximum;
-  const Vector origin = hn::Set(d, reference), slope = hn::Set(d, scale * log2_e);
+  const Vector origin = hn::Set(d, reference), slope = hn::Set(d, std::clamp(scale * log2_e, -most, most));
   Vector sum = hn::Zero(d);
   for (int64_t c = 0; c < columns; c += lanes) {
     // The difference first: equal scores then give exactly 1, however large they are.

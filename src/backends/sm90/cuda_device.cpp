@@ -148,10 +148,14 @@ class CudaDevice final : public Device {
           f_,
           f_.cuKernelSetAttribute(driver::FunctionAttribute::max_dynamic_shared_bytes, shared_bytes, kernel, device_),
           "cuKernelSetAttribute");
-    // Asking for the function loads the code now, not at the first launch, which may be inside a graph capture.
+    // Asking for the function loads the code now, not at the first launch, which may be inside a graph capture. The
+    // function itself belongs to this context; launches take the kernel, which belongs to none.
     if (status.ok()) status = check(f_, f_.cuKernelGetFunction(&function, kernel), "cuKernelGetFunction");
-    if (!status.ok()) return status;
-    return KernelHandle{function};
+    if (!status.ok()) {
+      if (library != nullptr) (void)f_.cuLibraryUnload(library);
+      return status;
+    }
+    return KernelHandle{kernel};
   }
 
   const driver::Functions& f_;

@@ -39,9 +39,10 @@ Opened open_once() {
       TANDEM_LOOK_UP(cuDeviceGetCount) && TANDEM_LOOK_UP(cuDeviceGet) && TANDEM_LOOK_UP(cuDeviceGetName) &&
       TANDEM_LOOK_UP(cuDeviceGetAttribute) && TANDEM_LOOK_UP(cuDevicePrimaryCtxRetain) &&
       TANDEM_LOOK_UP(cuCtxGetCurrent) && TANDEM_LOOK_UP(cuCtxGetDevice) && TANDEM_LOOK_UP(cuCtxPushCurrent_v2) &&
-      TANDEM_LOOK_UP(cuCtxPopCurrent_v2) && TANDEM_LOOK_UP(cuLibraryLoadData) && TANDEM_LOOK_UP(cuLibraryGetKernel) &&
-      TANDEM_LOOK_UP(cuKernelGetFunction) && TANDEM_LOOK_UP(cuKernelSetAttribute) && TANDEM_LOOK_UP(cuLaunchKernelEx) &&
-      TANDEM_LOOK_UP(cuMemsetD32Async) && TANDEM_LOOK_UP(cuMemcpyDtoHAsync_v2) && TANDEM_LOOK_UP(cuStreamSynchronize) &&
+      TANDEM_LOOK_UP(cuCtxPopCurrent_v2) && TANDEM_LOOK_UP(cuLibraryLoadData) && TANDEM_LOOK_UP(cuLibraryUnload) &&
+      TANDEM_LOOK_UP(cuLibraryGetKernel) && TANDEM_LOOK_UP(cuKernelGetFunction) &&
+      TANDEM_LOOK_UP(cuKernelSetAttribute) && TANDEM_LOOK_UP(cuLaunchKernelEx) && TANDEM_LOOK_UP(cuMemsetD32Async) &&
+      TANDEM_LOOK_UP(cuMemcpyDtoHAsync_v2) && TANDEM_LOOK_UP(cuStreamSynchronize) &&
       TANDEM_LOOK_UP(cuTensorMapEncodeTiled);
 #undef TANDEM_LOOK_UP
   if (!found) return opened;

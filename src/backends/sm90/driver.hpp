@@ -56,6 +56,7 @@ struct Functions {
   Result (*cuCtxPushCurrent_v2)(Context);
   Result (*cuCtxPopCurrent_v2)(Context*);
   Result (*cuLibraryLoadData)(Library*, const void*, void*, void*, unsigned, void*, void*, unsigned);
+  Result (*cuLibraryUnload)(Library);
   Result (*cuLibraryGetKernel)(Kernel*, Library, const char*);
   Result (*cuKernelGetFunction)(Function*, Kernel);
   Result (*cuKernelSetAttribute)(FunctionAttribute, int, Kernel, DeviceNumber);

@@ -17,6 +17,7 @@ const KernelImage* find_kernel(const char* name) noexcept {
 }
 
 std::span<const KernelInfo> kernels() noexcept {
+  if (table_of_kernels.front().cubin == nullptr) return {};  // built with TANDEM_CUDA off: names, but no code
   static const auto infos = [] {
     std::array<KernelInfo, kernel_count> all{};
     for (size_t i = 0; i < kernel_count; ++i) all[i] = table_of_kernels[i].info;

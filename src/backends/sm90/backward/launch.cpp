@@ -187,8 +187,7 @@ class BackwardExecutable final : public Executable {
     params.tiles = plan_.tiles;
     params.tile_counter = counter(run);
     params.scale = a.scale;
-    // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
-    params.scale_log2 = a.scale == 0 ? 0x1p-126F : a.scale * 1.4426950408889634F;
+    params.scale_log2 = a.scale_log2();
     return launch(kernels_.main, plan_.grid, Config::threads, c.shared_bytes(), params, run);
   }
 

@@ -2,7 +2,6 @@
 #include "backends/sm90/forward/fill.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace tandem::internal::sm90::forward {
 
@@ -38,9 +37,7 @@ void fill(Params& params, const Attention& a, const ForwardSchedule& plan, const
   params.window = a.window;
   params.order = plan.order;
   params.tiles = plan.tiles;
-  // A scale of 0 makes all weights equal; the smallest one does so too, and keeps masked scores (-inf) apart.
-  constexpr float log2_e = 1.4426950408889634F, most = std::numeric_limits<float>::max();
-  params.scale_log2 = a.scale == 0 ? 0x1p-126F : std::clamp(a.scale * log2_e, -most, most);
+  params.scale_log2 = a.scale_log2();
 }
 
 }  // namespace tandem::internal::sm90::forward
