@@ -45,6 +45,7 @@ find_missing() {
   if [[ ${1:-} == --checks ]]; then
     need clang-format command -v clang-format
     need clang-tidy command -v clang-tidy
+    need g++-aarch64-linux-gnu command -v aarch64-linux-gnu-g++
   fi
 }
 
