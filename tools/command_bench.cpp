@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/accuracy/measure.hpp"
 #include "tools/bench/ablation.hpp"
 #include "tools/bench/benchmark.hpp"
+#include "tools/bench/fp8.hpp"
 #include "tools/bench/plot.hpp"
 #include "tools/commands.hpp"
 #include "tools/cuda_memory.hpp"
@@ -24,7 +26,8 @@ struct BenchOptions {
   std::string head_dims, lengths, mask = "both", dtype, json_path, plot_path;
   int64_t tokens = 0, hidden = 0;
   int samples = 0, threads = 0;
-  bool backward = false, quick = false, ablation = false;
+  bool backward = false, quick = false, ablation = false, plain_value = false;
+  std::string fp8;  // a method
 };
 
 std::vector<int64_t> positive_list(const std::string& text, const char* option, std::vector<int64_t> otherwise) {
@@ -42,7 +45,7 @@ Grid grid_of(const BenchOptions& o) {
   const bool gpu = o.backend == Backend::sm90;
   Grid grid;
   grid.backward = o.backward;
-  grid.dtype = o.dtype.empty() ? (gpu ? Dtype::bf16 : Dtype::fp32) : dtypes.at(o.dtype);
+  grid.dtype = o.dtype.empty() ? (gpu || !o.fp8.empty() ? Dtype::bf16 : Dtype::fp32) : dtypes.at(o.dtype);
   // A CPU would take minutes a case at the paper's sizes.
   grid.tokens = o.tokens != 0 ? o.tokens : gpu ? 16384 : o.quick ? 1024 : 4096;
   grid.hidden = o.hidden != 0 ? o.hidden : gpu ? 2048 : o.quick ? 256 : 512;
@@ -54,7 +57,10 @@ Grid grid_of(const BenchOptions& o) {
   }
   std::vector<int64_t> lengths;
   const int64_t first = gpu || o.quick ? 512 : 1024, factor = o.quick && gpu ? 4 : 2;
-  for (int64_t length = first; length <= grid.tokens; length *= factor) lengths.push_back(length);
+  for (int64_t length = first; length <= grid.tokens; length *= factor) {
+    // The paper's FP8 grid: from 4,096 on, multiples of the number of an H100's multiprocessors.
+    lengths.push_back(!o.fp8.empty() && length >= 4096 ? (length + 4223) / 4224 * 4224 : length);
+  }
   if (lengths.empty()) lengths = {grid.tokens};
   grid.head_dims = positive_list(o.head_dims, "--head-dims",
                                  gpu ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64, 128});
@@ -153,6 +159,65 @@ void check_ablation(const BenchOptions& options) {
   if (!ablation_compiled()) throw Failure("--ablation: this build has no ablation kernels (it was made without CUDA)");
 }
 
+json fp8_json(const std::vector<Fp8Row>& rows, const BenchOptions& o) {
+  json list = json::array();
+  for (const Fp8Row& row : rows) {
+    const BenchCase& c = row.problem;
+    list.push_back({{"pass", "forward"},
+                    {"dtype", o.fp8 == "int8-qk" ? "int8" : "e4m3"},
+                    {"method", o.fp8},
+                    {"value_layout", o.plain_value ? "rows" : "packed"},
+                    {"head_dim", c.head_dim},
+                    {"mask", c.causal ? "causal" : "full"},
+                    {"seqlen", c.seqlen},
+                    {"batch", c.batch},
+                    {"heads", c.heads},
+                    {"tandem", to_json(row.attention)},
+                    {"tandem_with_quantiser", to_json(row.together)},
+                    {"quantiser_seconds", row.note.empty() ? json(row.quantiser_seconds) : json(nullptr)},
+                    {"spread", to_json(row.attention ? std::optional(row.spread) : std::nullopt)}});
+    if (!row.note.empty()) list.back()["note"] = row.note;
+  }
+  return list;
+}
+
+/// 8-bit attention over the grid, its quantiser apart and together.
+void run_fp8(const BenchOptions& o, const std::vector<BenchCase>& cases, Memory& memory, int samples) {
+  std::optional<Quantising> how;
+  for (const Method& method : methods()) {
+    if (method.name == o.fp8) how = method.how;
+  }
+  how->out = Dtype::bf16;
+  if (o.plain_value) how->quantization.value_layout = ValueLayout::rows;
+  std::vector<Fp8Row> rows;
+  {
+    Progress progress(cases.size());
+    for (const BenchCase& c : cases) {
+      progress.step(c.name());
+      rows.push_back(measure_fp8(memory, o.backend, o.threads, samples, c, *how));
+    }
+  }
+  fmt::print("{}: {}\n", o.fp8, describe(*how));
+  fmt::print("{:>5} {:<7}{:>7}{:>6}{:>6}{:>11}{:>16}{:>14}{:>8}\n", "d", "mask", "seqlen", "batch", "heads",
+             "attention", "with quantiser", "quantiser us", "spread");
+  for (const Fp8Row& row : rows) {
+    const BenchCase& c = row.problem;
+    fmt::print("{:>5} {:<7}{:>7}{:>6}{:>6}{:>11}{:>16}{:>14}{:>8}{}\n", c.head_dim, c.causal ? "causal" : "full",
+               c.seqlen, c.batch, c.heads, cell(row.attention), cell(row.together),
+               row.attention ? fmt::format("{:.1f}", row.quantiser_seconds * 1e6) : "-",
+               row.attention ? fmt::format("{:.1f}%", row.spread * 100) : "-", row.note.empty() ? "" : "  " + row.note);
+  }
+  fmt::print("TFLOP/s; attention is of tensors that are quantised already\n");
+  if (!o.json_path.empty()) {
+    json all = results_json({}, memory);
+    all["rows"] = fp8_json(rows, o);
+    write_file(o.json_path, all.dump(2) + "\n");
+  }
+  for (const Fp8Row& row : rows) {
+    if (!row.attention) throw Failure("not every case could be measured");
+  }
+}
+
 void print_notes(const std::vector<BenchRow>& rows, const Benchmark& benchmark) {
   std::string last;
   for (const BenchRow& row : rows) {
@@ -175,6 +240,9 @@ std::string choose_backend(BenchOptions& options) {
 }
 
 void bench(BenchOptions options) {
+  if (!options.fp8.empty() && (options.backward || options.ablation || !options.plot_path.empty())) {
+    throw UsageError("--fp8 goes with none of --backward, --ablation and --plot");
+  }
   if (!options.plot_path.empty()) require_plot(options.plot_path);
   if (!options.json_path.empty()) require_writable(options.json_path);
   const std::string note = choose_backend(options);
@@ -187,6 +255,7 @@ void bench(BenchOptions options) {
                       : options.quick                    ? 5
                       : options.backend == Backend::sm90 ? 20
                                                          : 7;
+  if (!options.fp8.empty()) return run_fp8(options, cases, *memory, samples);
   Benchmark benchmark(*memory, options.backend, options.threads, samples, cases);
   const auto rows = options.ablation ? run_ablation(benchmark, cases.at(0)) : run_grid(benchmark, cases);
   if (!options.ablation) {
@@ -207,6 +276,7 @@ constexpr const char* examples =
     "  tandem bench --json results.json --plot results.svg\n"
     "  tandem bench --quick --head-dims 128\n"
     "  tandem bench --backend cpu --threads 2 --seqlens 2048 --tokens 2048 --hidden 512 --head-dims 64\n"
+    "  tandem bench --fp8 fp8 --json fp8.json\n"
     "  tandem bench --ablation";
 
 }  // namespace
@@ -225,6 +295,12 @@ void add_bench(CLI::App& program) {
   command->add_option("--samples", o->samples, "Samples a case")->check(CLI::Range(1, 10000));
   command->add_option("--threads", o->threads, "CPU threads; otherwise all")->check(CLI::Range(1, 1 << 16));
   command->add_flag("--backward", o->backward, "Measure the backward pass");
+  command
+      ->add_option("--fp8", o->fp8,
+                   "Measure 8-bit attention: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")
+      ->type_name("METHOD")
+      ->check(CLI::IsMember({"fp8", "fp8-per-tensor", "fp8-no-block", "fp8-no-incoherent", "int8-qk"}));
+  command->add_flag("--plain-value", o->plain_value, "With --fp8: value in rows, transposed by the kernel");
   command->add_flag("--quick", o->quick, "Fewer cases and samples");
   command->add_flag("--ablation", o->ablation, "The paper's ablation: d128, full, 16k, one idea left out at a time");
   command->add_option("--json", o->json_path, "Write the results")->type_name("FILE");

@@ -15,7 +15,10 @@ enum { query, key, value, out, grad_out, grad_query, grad_key, grad_value, tenso
 constexpr double shortest_sample = 2e-3;  // seconds: a thousand times the resolution of an event
 constexpr int most_runs = 200;
 
-/// Fills a buffer with normal numbers; the same block again and again, which no kernel can profit from.
+double teraflops(double flop, const Timing& timing) { return flop / timing.median * 1e-12; }
+
+}  // namespace
+
 void fill_random(Memory& memory, const Buffer& buffer, Dtype dtype, uint64_t seed) {
   constexpr int64_t block_elements = (1 << 20) + 24;
   const Array block = random_array({block_elements}, dtype, seed);
@@ -23,10 +26,6 @@ void fill_random(Memory& memory, const Buffer& buffer, Dtype dtype, uint64_t see
     memory.upload(buffer.data() + at, block.bytes.data(), std::min(block.bytes.size(), buffer.bytes() - at));
   }
 }
-
-double teraflops(double flop, const Timing& timing) { return flop / timing.median * 1e-12; }
-
-}  // namespace
 
 Timing measure(Memory& memory, int samples, const std::function<void()>& enqueue) {
   enqueue();

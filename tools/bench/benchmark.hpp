@@ -22,6 +22,9 @@ struct Timing {
 /// Warms up, then takes `samples` of as many runs as make one long enough for the clock.
 Timing measure(Memory& memory, int samples, const std::function<void()>& enqueue);
 
+/// Fills a buffer with normal numbers; the same block again and again, which no kernel can profit from.
+void fill_random(Memory& memory, const Buffer& buffer, Dtype dtype, uint64_t seed);
+
 /// A row of the results; TFLOP/s, absent where it couldn't be measured.
 struct BenchRow {
   BenchCase problem;
