@@ -10,8 +10,10 @@ template <auto config, class SharedMemory>
 TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int tile_readers) {
   constexpr int warps = 4 * config.consumers;
   for (int w = 0; w < config.consumers; ++w) {
-    ptx::init(shared.query_full[w], 1);
-    ptx::init(shared.query_empty[w], 4);
+    for (int b = 0; b < config.query_buffers; ++b) {
+      ptx::init(shared.query_full[w][b], 1);
+      ptx::init(shared.query_empty[w][b], 4);
+    }
   }
   for (int s = 0; s < config.stages; ++s) {
     ptx::init(shared.key_full[s], 1);

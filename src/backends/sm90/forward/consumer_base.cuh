@@ -127,8 +127,8 @@ class ConsumerBase {
   }
   /// After the tile's last QK, so that the next tile's query arrives while this one ends.
   TANDEM_DEVICE void release_query() {
-    if (lane_ == 0) ptx::arrive(shared_.query_empty[consumer_]);
-    query_parity_ ^= 1;
+    if (lane_ == 0) ptx::arrive(shared_.query_empty[consumer_][query_.stage]);
+    query_.next();
   }
 
   TANDEM_DEVICE void wait_turn() {
@@ -144,7 +144,7 @@ class ConsumerBase {
   const int consumer_, warp_, lane_;
   RingPosition<config.stages> key_, value_;
   RingPosition<2> slot_;
-  int query_parity_ = 0;
+  RingPosition<config.query_buffers> query_;
   int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0, skipped_before_ = 0, skipped_behind_ = 0;
 };
 

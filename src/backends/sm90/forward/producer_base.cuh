@@ -52,15 +52,16 @@ class ProducerBase {
     const int row = tile.map_row + tile.row, head = tile.head, batch = tile.map_batch, wrap = tile.map_wrap;
 #pragma unroll
     for (int w = 0; w < config.consumers; ++w) {
-      ptx::wait(shared_.query_empty[w], query_parity_ ^ 1);
+      ptx::wait(shared_.query_empty[w][query_.stage], query_.parity ^ 1);
       if (!issuer_) continue;
-      ptx::arrive_expect(shared_.query_full[w], QueryLayout::bytes(64));
+      ptx::arrive_expect(shared_.query_full[w][query_.stage], QueryLayout::bytes(64));
 #pragma unroll
       for (int c = 0; c < QueryLayout::chunks; ++c)
-        ptx::tma_load(reinterpret_cast<uint8_t*>(shared_.query[w]) + QueryLayout::chunk_offset(64, c), params_.query,
-                      shared_.query_full[w], c * QueryLayout::chunk_columns, row + 64 * w, head, batch, wrap);
+        ptx::tma_load(reinterpret_cast<uint8_t*>(shared_.query[w][query_.stage]) + QueryLayout::chunk_offset(64, c),
+                      params_.query, shared_.query_full[w][query_.stage], c * QueryLayout::chunk_columns, row + 64 * w,
+                      head, batch, wrap);
     }
-    query_parity_ ^= 1;
+    query_.next();
   }
 
   /// A tile of rows, keys or values.
@@ -78,7 +79,7 @@ class ProducerBase {
   const Params& params_;
   const bool issuer_;
   RingPosition<config.stages> key_, value_;
-  int query_parity_ = 0;
+  RingPosition<config.query_buffers> query_;
   int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
 };
 

@@ -13,6 +13,7 @@ struct Config {
   int consumers = 2;          // warpgroups of 64 query rows each
   int tile_key = 128;
   ValueLayout value_layout = ValueLayout::packed;
+  int query_buffers = 2;
   // In a turn at the tensor cores O of one block comes before S of the next; else after it.
   bool output_first = false;
   // Else the turn is given before O's last product, so that the next consumer's first one follows without a gap.
@@ -26,7 +27,7 @@ struct Config {
 
   constexpr bool transposes() const { return value_layout == ValueLayout::rows; }
   /// Values as they lie in memory, on their way to be transposed: buffers of a tile.
-  constexpr int raw_buffers() const { return transposes() ? (head_dim > 192 ? 1 : 2) : 0; }
+  constexpr int raw_buffers() const { return transposes() ? (head_dim >= 192 ? 1 : 2) : 0; }
   constexpr int tile_query() const { return 64 * consumers; }
   constexpr int threads() const { return 128 * (consumers + 1); }
   // As of the 16-bit kernels (forward/config.hpp).
@@ -36,9 +37,9 @@ struct Config {
   constexpr int output_bytes() const { return 64 * head_dim * (promotes ? 4 : 2) + (promotes ? 128 * 8 : 0); }
   /// sizeof(Shared<config>), which host code can't see; shared.cuh holds the two together.
   constexpr int shared_bytes() const {
-    const int query = consumers * 64 * head_dim;
+    const int query = query_buffers * consumers * 64 * head_dim;
     const int ring = (2 * stages + raw_buffers()) * tile_key * head_dim;
-    const int barriers = 8 * (2 * consumers + 4 * stages + 4 + 1 + 2 * raw_buffers());
+    const int barriers = 8 * (2 * consumers * query_buffers + 4 * stages + 4 + 1 + 2 * raw_buffers());
     const int scales = 16 * stages + 2 * 272, slots = 2 * 112;  // of TileScales, of Tile
     return ceil_divide(query + ring + consumers * output_bytes() + ceil_divide(barriers, 16) * 16 + scales + slots,
                        1024) *

@@ -32,6 +32,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   using Base::end_;
   using Base::key_;
   using Base::lane_;
+  using Base::query_;
   using Base::shared_;
   using Base::value_;
   using Base::warp_;
@@ -52,7 +53,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
 
   /// S and P of the first block, with nothing to overlap with yet.
   TANDEM_DEVICE void first_block(const Tile& tile) {
-    ptx::wait(shared_.query_full[consumer_], this->query_parity_);
+    ptx::wait(shared_.query_full[consumer_][query_.stage], query_.parity);
     ptx::wait(shared_.key_full[key_.stage], key_.parity);
     clear_scores();
     ptx::wgmma_fence(scores_);
@@ -195,7 +196,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   }
 
   TANDEM_DEVICE ptx::Descriptor query_descriptor() const {
-    return ptx::matrix<QueryLayout::swizzle>(shared_.query[consumer_], 16, QueryLayout::group_bytes);
+    return ptx::matrix<QueryLayout::swizzle>(shared_.query[consumer_][query_.stage], 16, QueryLayout::group_bytes);
   }
   TANDEM_DEVICE ptx::Descriptor key_descriptor(int stage) const {
     return ptx::matrix<QueryLayout::swizzle>(shared_.key[stage], 16, QueryLayout::group_bytes);

@@ -33,12 +33,12 @@ template <Config config>
 struct alignas(1024) Shared {
   using Element = typename ElementOf<config.dtype>::type;
 
-  uint8_t query[config.consumers][64 * config.head_dim];
+  uint8_t query[config.consumers][config.query_buffers][64 * config.head_dim];
   uint8_t key[config.stages][config.tile_key * config.head_dim];
   uint8_t value[config.stages][config.tile_key * config.head_dim];
   uint8_t output[config.consumers][config.output_bytes()];
   [[no_unique_address]] RawValues<config.raw_buffers(), config.tile_key * config.head_dim> raw;
-  ptx::Barrier query_full[config.consumers], query_empty[config.consumers];
+  ptx::Barrier query_full[config.consumers][config.query_buffers], query_empty[config.consumers][config.query_buffers];
   ptx::Barrier key_full[config.stages], key_empty[config.stages];
   ptx::Barrier value_full[config.stages], value_empty[config.stages];
   ptx::Barrier tile_full[2], tile_empty[2];

@@ -38,7 +38,7 @@ class Transposer {
     const uint8_t* from = shared_.raw.tile[raw_.stage];
     uint8_t* to = shared_.value[value_.stage];
     for (int piece = warp_; piece < config.head_dim / 16; piece += Config::transposers) {
-#pragma unroll
+#pragma unroll 2
       for (int keys = 0; keys < config.tile_key; keys += 32) transpose(from, to, keys, piece);
     }
     ptx::fence_proxy_async();
