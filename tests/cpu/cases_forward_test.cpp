@@ -345,6 +345,29 @@ TEST(CasesForward, K6_BatchMatesDoNotMatter) {
 
 // Scratch doesn't grow with the sequence: 16,384 tokens of 8 heads of d64 need less than a tenth of a GiB beside the
 // tensors themselves.
+// A row computed alone, as in decoding, and among others: within a rounding (bits aren't promised across shapes).
+TEST(CasesForward, N8_ARowAloneAndAmongOthers) {
+  Case many(shape(Dtype::bf16, 1, 64, 200, 2, 2, 128, true)), alone(shape(Dtype::bf16, 1, 1, 200, 2, 2, 128, true));
+  for (int64_t head = 0; head < 2; ++head) {
+    for (int64_t column = 0; column < 128; ++column) {
+      alone.query.set({0, 0, head, column}, static_cast<float>(many.query.get({0, 63, head, column})));
+      for (int64_t row = 0; row < 200; ++row) {
+        alone.key.set({0, row, head, column}, static_cast<float>(many.key.get({0, row, head, column})));
+        alone.value.set({0, row, head, column}, static_cast<float>(many.value.get({0, row, head, column})));
+      }
+    }
+  }
+  many.check();
+  alone.check();
+  for (int64_t head = 0; head < 2; ++head) {
+    EXPECT_NEAR(alone.lse.get({0, head, 0}), many.lse.get({0, head, 63}), 1e-5);
+    for (int64_t column = 0; column < 128; ++column) {
+      const double a = alone.out.get({0, 0, head, column}), b = many.out.get({0, 63, head, column});
+      EXPECT_NEAR(a, b, std::abs(b) / 128) << "head " << head << ", column " << column;
+    }
+  }
+}
+
 TEST(CasesForward, MemoryIsLinear) {
   for (const tandem::Pass pass : {tandem::Pass::forward, tandem::Pass::backward}) {
     size_t bytes[2];

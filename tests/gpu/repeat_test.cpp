@@ -23,7 +23,8 @@ class GpuRepeat : public Gpu {
   }
 };
 
-TEST_F(GpuRepeat, TilesHandedOutByACounter) {
+// A plan's schedule serves any number of runs.
+TEST_F(GpuRepeat, E4_TilesHandedOutByACounter) {
   expect_repeatable(
       make_job({.batch = 2, .queries = 1500, .keys = 1500, .query_heads = 16, .key_heads = 4, .mask = causal_mask()}));
 }

@@ -44,7 +44,8 @@ TEST_F(GpuSize, F1_Backward) {
     for (const float x : values(*tensor)) ASSERT_LT(std::fabs(x), 0.05F);
 }
 
-TEST_F(GpuSize, F2_DenseBatchPast65535) {
+// F4 too: outputs begin as NaN, so that a launch that silently failed would show.
+TEST_F(GpuSize, F2_F4_DenseBatchPast65535) {
   Job job = make_job({.batch = 65537, .queries = 4, .keys = 4, .head_dim = 64, .mask = causal_mask()});
   run_and_judge(job);
 }
