@@ -113,7 +113,7 @@ MUTATIONS = [
 ]
 
 OF_PREPARE = [
-    ("flags not cleared", {NUMBERS, UNINITIALISED, RACE_GLOBAL}, [edit(PREPARE, "p.flags[2 * at.place + ptx::thread_index()] = 0;", "{}")]),
+    ("flags not cleared", {NUMBERS, UNINITIALISED, RACE_GLOBAL, DEADLOCK}, [edit(PREPARE, "p.flags[2 * at.place + ptx::thread_index()] = 0;", "{}")]),
     ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row >= block.used) continue;", "")]),
     ("statistics of one row overwrite each other", {RACE_GLOBAL, NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
 ]
@@ -122,13 +122,13 @@ OF_COLUMNS = [
     ("added expects an arrival too few", {ARRIVALS, RACE_GLOBAL, NUMBERS, DEADLOCK}, [edit(KERNEL, "ptx::init(shared.added[w], 4);", "ptx::init(shared.added[w], 3);")]),
     ("dQ added without asking the gatekeeper", {RACE_GLOBAL, NUMBERS, ARRIVALS}, [edit(COLUMNS, "ptx::wait(shared_.may_add[consumer_], static_cast<int>(step / 2 & 1));", "")]),
     ("gatekeeper doesn't wait for others", {RACE_GLOBAL, NUMBERS}, [edit(PRODUCER, "while (!order_.come(before, place)) { } ptx::arrive(shared_.may_add[warpgroup_]);", "ptx::arrive(shared_.may_add[warpgroup_]);")]),
-    ("gatekeeper announces what isn't added", {RACE_GLOBAL, NUMBERS, ARRIVALS}, [edit(PRODUCER, "ptx::wait(shared_.added[warpgroup_], parity);", "")]),
+    ("gatekeeper announces what isn't added", {RACE_GLOBAL, NUMBERS, ARRIVALS, DEADLOCK}, [edit(PRODUCER, "ptx::wait(shared_.added[warpgroup_], parity);", "")]),
     ("gatekeeper announces nothing", {DEADLOCK}, [edit(PRODUCER, "if (order_.awaited(tile, steps.block())) order_.announce(place);", "")]),
     ("warp's barrier before additions are reported left out", {RACE_GLOBAL, NUMBERS}, [edit(COLUMNS, "add_grad_query(block, 1, stores); ptx::sync_warp();", "add_grad_query(block, 1, stores);")]),
     ("dQ's other half never added", {NUMBERS, UNINITIALISED}, [edit(COLUMNS, "add_grad_query(block, 1, stores);", "")]),
     ("P and dS handed over without a proxy fence", {NO_PROXY_FENCE}, [edit(COLUMNS, "ptx::fence_proxy_async(); ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full", "ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full")]),
     ("wait for the other's P and dS left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(COLUMNS, "wait_weights(step - 1); ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);", "ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);")]),
-    ("P overwritten while it is read", {OVERWRITE, RACE, ARRIVALS}, [edit(COLUMNS, "ptx::wait(shared_.scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
+    ("wait for an empty P left out: Q of the same step, which is waited for first, comes when P of two steps before has been read", {EQUIVALENT}, [edit(COLUMNS, "ptx::wait(shared_.scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
     ("mask left out", {NUMBERS}, [edit(COLUMNS, "if (block < full_begin_ || block >= full_end_) mask(block);", "")]),
     ("keys given back before dK has left", {OVERWRITE}, [edit(COLUMNS, "ptx::bulk_wait_read<0>(); ptx::arrive(shared_.value_empty);", "ptx::arrive(shared_.value_empty);")]),
 ]
