@@ -56,13 +56,6 @@ struct Error {
   double squares = 0, exact_squares = 0, cross = 0, count = 0;
   std::string note;
 
-  void add(const Error& other) {
-    squares += other.squares;
-    exact_squares += other.exact_squares;
-    cross += other.cross;
-    count += other.count;
-    if (note.empty()) note = other.note;
-  }
   double rmse() const { return count > 0 ? std::sqrt(squares / count) : 0; }
 };
 
@@ -116,12 +109,6 @@ Error run_method(const Job& half, const std::optional<Quantising>& how, Backend 
   }
 }
 
-std::vector<AccuracyRow> rows_of(const char* data, const std::vector<Method>& all, const std::vector<Error>& errors) {
-  std::vector<AccuracyRow> rows;
-  for (size_t m = 0; m < all.size(); ++m) rows.push_back({data, all[m].name, errors[m].rmse(), errors[m].note});
-  return rows;
-}
-
 }  // namespace
 
 std::vector<Method> methods() {
@@ -138,7 +125,8 @@ std::vector<Method> methods() {
 
 std::vector<AccuracyRow> measure_paper(const AccuracyOptions& options, Memory& memory) {
   const std::vector<Method> all = methods();
-  std::vector<Error> errors(all.size());
+  std::vector<AccuracyRow> rows;
+  for (const Method& method : all) rows.push_back({"paper", method.name, 0, ""});
   Progress progress(static_cast<size_t>(options.seeds) * all.size());
   for (int seed = 0; seed < options.seeds; ++seed) {
     const Job exact =
@@ -151,10 +139,12 @@ std::vector<AccuracyRow> measure_paper(const AccuracyOptions& options, Memory& m
     const Reference reference(exact, options.rows * options.heads, static_cast<uint64_t>(seed) + 1);
     for (size_t m = 0; m < all.size(); ++m) {
       progress.step(fmt::format("paper, seed {}, {}", seed, all[m].name));
-      errors[m].add(run_method(half, all[m].how, options.backend, memory, reference));
+      const Error error = run_method(half, all[m].how, options.backend, memory, reference);
+      rows[m].rmse += error.rmse() / options.seeds;
+      if (rows[m].note.empty()) rows[m].note = error.note;
     }
   }
-  return rows_of("paper", all, errors);
+  return rows;
 }
 
 std::vector<AccuracyRow> measure_real(const AccuracyOptions& options, Memory& memory) {
@@ -168,13 +158,14 @@ std::vector<AccuracyRow> measure_real(const AccuracyOptions& options, Memory& me
   const Job half = halved(exact);
   const Reference reference(exact, options.rows * exact.query.spec.size[2], 1);
   const std::vector<Method> all = methods();
-  std::vector<Error> errors(all.size());
+  std::vector<AccuracyRow> rows;
   Progress progress(all.size());
-  for (size_t m = 0; m < all.size(); ++m) {
-    progress.step(fmt::format("real, {}", all[m].name));
-    errors[m] = run_method(half, all[m].how, options.backend, memory, reference);
+  for (const Method& method : all) {
+    progress.step(fmt::format("real, {}", method.name));
+    const Error error = run_method(half, method.how, options.backend, memory, reference);
+    rows.push_back({"real", method.name, error.rmse(), error.note});
   }
-  return rows_of("real", all, errors);
+  return rows;
 }
 
 std::vector<LengthRow> measure_lengths(const AccuracyOptions& options, Memory& memory) {

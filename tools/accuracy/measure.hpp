@@ -20,7 +20,7 @@ std::vector<Method> methods();
 
 struct AccuracyOptions {
   Backend backend = Backend::automatic;
-  int64_t keys = 4096, heads = 1, head_dim = 128;
+  int64_t keys = 4096, heads = 4, head_dim = 128;
   int64_t rows = 256;  // of a head that are compared; all are computed
   int seeds = 5;
   std::vector<int64_t> lengths;  // of the study of many keys
@@ -29,8 +29,8 @@ struct AccuracyOptions {
 
 struct AccuracyRow {
   std::string data, method;  // data: "paper" or "real"
-  double rmse = 0;
-  std::string note;  // why it couldn't be measured
+  double rmse = 0;           // of "paper" the mean over seeds
+  std::string note;          // why it couldn't be measured
 };
 
 /// One point of the study of many keys. `relative` is the RMSE over the result's own root mean square, which the
