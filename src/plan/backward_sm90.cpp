@@ -15,14 +15,15 @@ using sm90::backward::Variant;
 
 Status check_supported(const Attention& a) {
   if (a.dtype != Dtype::bf16 && a.dtype != Dtype::fp16)
-    return error(Code::unsupported, "query", "the sm90 backend takes fp16 and bf16, not %s; the cpu backend takes fp32",
-                 name(a.dtype));
+    return error(Code::unsupported, "query", "the %s backend takes fp16 and bf16, not %s; the cpu backend takes fp32",
+                 name(a.backend), name(a.dtype));
   if (a.softcap != 0)
-    return error(Code::unsupported, "softcap", "the sm90 backend has no softcap yet; it must be 0, or the backend cpu");
-  const auto check = [](const char* tensor, int64_t dim) -> Status {
+    return error(Code::unsupported, "softcap", "the %s backend has no softcap yet; it must be 0, or the backend cpu",
+                 name(a.backend));
+  const auto check = [&a](const char* tensor, int64_t dim) -> Status {
     if (dim % 8 == 0 && dim <= 256) return {};
     return error(Code::unsupported, tensor,
-                 "the sm90 backend takes head dims that are multiples of 8 up to 256, not %lld",
+                 "the %s backend takes head dims that are multiples of 8 up to 256, not %lld", name(a.backend),
                  static_cast<long long>(dim));
   };
   if (const Status status = check("query", a.head_dim); !status.ok()) return status;
@@ -158,7 +159,7 @@ Result<BackwardPlan> plan_backward_sm90(const Attention& a, const sm90::DeviceTr
 
 std::string describe(const BackwardPlan& plan, const Attention& a) {
   const Config& c = plan.variant->config;
-  std::string text = "backward on sm90: ";
+  std::string text = std::string("backward on ") + name(a.backend) + ": ";
   if (plan.no_queries && plan.no_keys) return text + "no rows, nothing to launch\n";
   text += plan.variant->name;
   text += "\n  tile        " + std::to_string(c.tile_key()) + " keys, blocks of " + std::to_string(c.tile_query) +

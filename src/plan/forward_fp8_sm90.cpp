@@ -25,14 +25,15 @@ bool needs_promotion(const Attention& a) {
 
 Status check_supported(const Attention& a) {
   if (a.softcap != 0)
-    return error(Code::unsupported, "softcap", "the sm90 backend has no softcap yet; it must be 0, or the backend cpu");
+    return error(Code::unsupported, "softcap", "the %s backend has no softcap yet; it must be 0, or the backend cpu",
+                 name(a.backend));
   if (a.head_dim > 256 || a.value_dim > 256)
     return error(Code::unsupported, a.head_dim > 256 ? "query" : "value",
-                 "the sm90 backend takes head dims up to 256, not %lld",
+                 "the %s backend takes head dims up to 256, not %lld", name(a.backend),
                  static_cast<long long>(std::max(a.head_dim, a.value_dim)));
   if (a.value_dim % 8 != 0)
-    return error(Code::unsupported, "value", "the sm90 backend takes value dims that are multiples of 8, not %lld",
-                 static_cast<long long>(a.value_dim));
+    return error(Code::unsupported, "value", "the %s backend takes value dims that are multiples of 8, not %lld",
+                 name(a.backend), static_cast<long long>(a.value_dim));
   return {};
 }
 
@@ -123,7 +124,7 @@ Result<ForwardFp8Plan> plan_forward_fp8_sm90(Attention& a, const sm90::DeviceTra
 std::string describe(const ForwardFp8Plan& plan, const Attention& a) {
   const Config& c = plan.variant->config;
   const Quantization& q = a.quantization;
-  std::string text = "8-bit forward on sm90: ";
+  std::string text = std::string("8-bit forward on ") + name(a.backend) + ": ";
   if (plan.empty) return text + "no output rows, nothing to launch\n";
   text += plan.variant->name;
   text += "\n  tile        " + std::to_string(c.tile_query()) + " queries x " + std::to_string(c.tile_key) + " keys, " +

@@ -14,17 +14,18 @@ using sm90::forward::Variant;
 
 Status check_supported(const Attention& a) {
   if (a.dtype != Dtype::bf16 && a.dtype != Dtype::fp16)
-    return error(Code::unsupported, "query", "the sm90 backend takes fp16 and bf16, not %s; the cpu backend takes fp32",
-                 name(a.dtype));
+    return error(Code::unsupported, "query", "the %s backend takes fp16 and bf16, not %s; the cpu backend takes fp32",
+                 name(a.backend), name(a.dtype));
   if (a.softcap != 0)
-    return error(Code::unsupported, "softcap", "the sm90 backend has no softcap yet; it must be 0, or the backend cpu");
+    return error(Code::unsupported, "softcap", "the %s backend has no softcap yet; it must be 0, or the backend cpu",
+                 name(a.backend));
   if (a.head_dim % 8 != 0 || a.head_dim > 256)
     return error(Code::unsupported, "query",
-                 "the sm90 backend takes head dims that are multiples of 8 up to 256, not %lld",
+                 "the %s backend takes head dims that are multiples of 8 up to 256, not %lld", name(a.backend),
                  static_cast<long long>(a.head_dim));
   if (a.value_dim % 8 != 0 || a.value_dim > 256)
     return error(Code::unsupported, "value",
-                 "the sm90 backend takes value dims that are multiples of 8 up to 256, not %lld",
+                 "the %s backend takes value dims that are multiples of 8 up to 256, not %lld", name(a.backend),
                  static_cast<long long>(a.value_dim));
   return {};
 }
@@ -84,7 +85,7 @@ Result<ForwardPlan> plan_forward_sm90(const Attention& a, const sm90::DeviceTrai
 
 std::string describe(const ForwardPlan& plan, const Attention& a) {
   const auto& c = plan.variant->config;
-  std::string text = "forward on sm90: ";
+  std::string text = std::string("forward on ") + name(a.backend) + ": ";
   if (plan.empty) return text + "no output rows, nothing to launch\n";
   text += plan.variant->name;
   text += "\n  tile        " + std::to_string(c.tile_query()) + " queries x " + std::to_string(c.tile_key) + " keys, " +
