@@ -28,6 +28,8 @@ const Fault faults[] = {
     {"write_to_input", "write to an input"},
     {"blocks_race", "race in global memory", 2},
     {"global_race", "race in global memory"},
+    {"global_uninitialised", "uninitialised"},
+    {"global_uninitialised_load", "uninitialised", 1, 128},
     {"flag_raised_early", "race in global memory", 2},
     {"flag_without_barrier", "race in global memory", 2},
     {"flag_never_raised", "deadlock", 2},
@@ -99,6 +101,22 @@ TensorMapRequest good_request(void* base) {
   return request;
 }
 
+std::vector<std::string> launch(const Kernel& kernel, const Fault& fault, const conformance::Params& params,
+                                const std::vector<Buffer>& buffers, uint64_t seed) {
+  std::vector<std::string> reports;
+  LaunchOptions options;
+  options.seed = seed;
+  options.preempt = seed % 2 ? 5 : 0;
+  options.buffers = buffers.data();
+  options.buffer_count = buffers.size();
+  options.report = [](void* list, const char* text) {
+    static_cast<std::vector<std::string>*>(list)->emplace_back(text);
+  };
+  options.context = &reports;
+  open_library(TANDEM_FAULTS_LIBRARY).launch(kernel, fault.grid, fault.threads, kernel.shared_bytes, &params, options);
+  return reports;
+}
+
 class EmulatorFault : public testing::TestWithParam<Fault> {};
 
 TEST_P(EmulatorFault, IsReported) {
@@ -115,19 +133,12 @@ TEST_P(EmulatorFault, IsReported) {
     params.flags = reinterpret_cast<int32_t*>(flags.data);
     char error[200] = "";
     ASSERT_TRUE(library.encode(good_request(input.data), &params.map, error, sizeof error)) << error;
-    const Buffer buffers[] = {
-        {"input", input.data, 4096, false}, {"output", output.data, 4096, true}, {"flags", flags.data, 256, true}};
-    std::vector<std::string> reports;
-    LaunchOptions options;
-    options.seed = seed;
-    options.preempt = seed % 2 ? 5 : 0;
-    options.buffers = buffers;
-    options.buffer_count = std::size(buffers);
-    options.report = [](void* list, const char* text) {
-      static_cast<std::vector<std::string>*>(list)->emplace_back(text);
-    };
-    options.context = &reports;
-    library.launch(*kernel, fault.grid, fault.threads, kernel->shared_bytes, &params, options);
+    std::vector<uint8_t> written(4096);
+    const auto reports = launch(*kernel, fault, params,
+                                {{"input", input.data, 4096, false},
+                                 {"output", output.data, 4096, true, written.data()},
+                                 {"flags", flags.data, 256, true}},
+                                seed);
     bool found = false;
     std::string all;
     for (const std::string& report : reports) {
@@ -140,6 +151,29 @@ TEST_P(EmulatorFault, IsReported) {
 
 INSTANTIATE_TEST_SUITE_P(Emulator, EmulatorFault, testing::ValuesIn(faults),
                          [](const testing::TestParamInfo<Fault>& info) { return std::string(info.param.kernel); });
+
+/// Rows of 64 bytes, 128 bytes apart: the kernel writes those from `offset` on.
+std::vector<std::string> write_rows(size_t offset, const std::vector<size_t>& tensors) {
+  const Interface& library = open_library(TANDEM_FAULTS_LIBRARY);
+  const Memory memory(std::vector<uint8_t>(4096, 0));
+  conformance::Params params{};
+  params.output = memory.data + offset;
+  std::vector<Buffer> buffers;
+  for (const size_t begin : tensors)
+    buffers.push_back({"rows", memory.data + begin, 3 * 128 + 64, true, nullptr, 2, 4, {4, 16}, {128, 4}});
+  return launch(*find_kernel(library, "global_rows"), {"global_rows", ""}, params, buffers, 1);
+}
+
+TEST(GlobalMemory, GapsBetweenRowsBelongToNobody) {
+  EXPECT_TRUE(write_rows(0, {0}).empty());
+  const auto reports = write_rows(64, {0});
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports[0].rfind("out of bounds:", 0), 0U) << reports[0];
+}
+TEST(GlobalMemory, GapsMayHoldAnotherTensor) {
+  EXPECT_TRUE(write_rows(64, {0, 64}).empty());
+  EXPECT_TRUE(write_rows(0, {64, 0}).empty());
+}
 
 TEST(TensorMapRules, AreThoseOfTheDriver) {
   const Interface& library = open_library(TANDEM_FAULTS_LIBRARY);

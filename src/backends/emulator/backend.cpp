@@ -1,6 +1,8 @@
 // The emulator as a backend: the Hopper backend's plans and launch code on a Device that runs the kernels' own source
 // on the CPU. A finding of its checks makes run() fail with the first report.
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <vector>
 
@@ -12,8 +14,10 @@
 #include "backends/sm90/forward/launch.hpp"
 #include "backends/sm90/forward_fp8/launch.hpp"
 #include "backends/sm90/quantize/launch.hpp"
+#include "common/emulator_records.hpp"
 #include "common/status.hpp"
 #include "plan/scales.hpp"
+#include "plan/spec.hpp"
 
 namespace tandem::internal::emulator {
 
@@ -24,8 +28,48 @@ using tandem::emulator::LaunchResult;
 using tandem::emulator::TensorMapRequest;
 using tandem::emulator::TraceEvent;
 
-/// Launches of one host thread: the memory that they may touch.
-thread_local const std::vector<Buffer>* launch_buffers = nullptr;
+/// The memory that the launches of a run may touch. What a run may write holds anything when it begins.
+class Buffers {
+ public:
+  void add(const char* name, const TensorView& view, const TensorSpec& spec, bool writable) {
+    if (!spec.present() || view.data == nullptr) return;
+    Buffer buffer{name, view.data, 0, writable};
+    buffer.rank = spec.rank;
+    buffer.element_bytes = static_cast<size_t>(element_bytes(spec.dtype));
+    size_t last = 0;
+    for (int i = 0; i < spec.rank; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if (spec.size[at] == 0) return;
+      buffer.size[i] = static_cast<uint64_t>(spec.size[at]);
+      buffer.stride[i] = static_cast<uint64_t>(spec.stride[at]) * buffer.element_bytes;
+      last += (buffer.size[i] - 1) * buffer.stride[i];
+    }
+    buffer.bytes = last + buffer.element_bytes;
+    add(buffer);
+  }
+  void add(Buffer buffer) {
+    if (buffer.data == nullptr || buffer.bytes == 0) return;
+    if (buffer.writable) buffer.written = written_.emplace_back(buffer.bytes).data();
+    list_.push_back(buffer);
+  }
+  /// The host wrote this.
+  void mark_written(const void* data, size_t bytes) const {
+    for (const Buffer& buffer : list_) {
+      const auto offset =
+          static_cast<size_t>(static_cast<const uint8_t*>(data) - static_cast<const uint8_t*>(buffer.data));
+      if (buffer.written != nullptr && offset < buffer.bytes)
+        std::fill_n(buffer.written + offset, std::min(bytes, buffer.bytes - offset), uint8_t{1});
+    }
+  }
+  const std::vector<Buffer>& list() const { return list_; }
+
+ private:
+  std::vector<Buffer> list_;
+  std::deque<std::vector<uint8_t>> written_;
+};
+
+/// Of the run that this host thread is in.
+thread_local const Buffers* run_buffers = nullptr;
 
 class EmulatedDevice final : public sm90::Device {
  public:
@@ -60,6 +104,7 @@ class EmulatedDevice final : public sm90::Device {
 
   Status clear(void* data, size_t bytes, void*) const noexcept override {
     std::memset(data, 0, bytes);
+    if (run_buffers != nullptr) run_buffers->mark_written(data, bytes);
     return {};
   }
   Status copy_to_host(void* destination, const void* source, size_t bytes, void*) const noexcept override {
@@ -73,7 +118,7 @@ class EmulatedDevice final : public sm90::Device {
       if (kernel.parameter_bytes != launch.parameter_bytes)
         return error(Code::internal, "", "%s takes %zu bytes of parameters, not %zu", kernel.name,
                      kernel.parameter_bytes, launch.parameter_bytes);
-      Log log;
+      Log log{{}, Trace(kernel.name)};
       LaunchOptions options;
       options.seed = seed_;
       options.delay = settings_.delay;
@@ -81,20 +126,20 @@ class EmulatedDevice final : public sm90::Device {
       options.sms = settings_.sms;
       options.host_threads = settings_.host_threads;
       options.races = settings_.races;
-      options.timing = !settings_.trace_file.empty() && kernel.shared_bytes != 0;
-      if (launch_buffers != nullptr) {
-        options.buffers = launch_buffers->data();
-        options.buffer_count = launch_buffers->size();
+      options.timing = (emulator_records.wants_trace || !settings_.trace_file.empty()) && kernel.shared_bytes != 0;
+      if (run_buffers != nullptr) {
+        options.buffers = run_buffers->list().data();
+        options.buffer_count = run_buffers->list().size();
       }
       options.report = [](void* context, const char* text) { static_cast<Log*>(context)->reports.emplace_back(text); };
       options.event = [](void* context, const TraceEvent& event) { static_cast<Log*>(context)->trace.add(event); };
       options.context = &log;
       const LaunchResult result = interface_.launch(
           kernel, launch.grid, launch.threads, static_cast<size_t>(launch.shared_bytes), launch.parameters, options);
-      if (options.timing && !log.trace.write(settings_.trace_file))
-        return error(Code::invalid_argument, "TANDEM_EMULATOR_TRACE", "can't write %s", settings_.trace_file.c_str());
+      if (options.timing)
+        if (const Status status = keep(log.trace); !status.ok()) return status;
       if (result.findings == 0) return {};
-      append_reports(log.reports);
+      if (const Status status = keep(log.reports); !status.ok()) return status;
       return error(Code::internal, "", "the emulator found %d faults in %s. %s", result.findings, kernel.name,
                    log.reports.empty() ? "" : log.reports.front().c_str());
     });
@@ -106,10 +151,19 @@ class EmulatedDevice final : public sm90::Device {
     Trace trace;
   };
 
-  void append_reports(const std::vector<std::string>& reports) const {
-    if (settings_.report_file.empty()) return;
+  Status keep(const Trace& trace) const {
+    const std::string text = trace.text();
+    if (emulator_records.wants_trace) emulator_records.trace = text;
+    if (settings_.trace_file.empty() || (std::ofstream(settings_.trace_file) << text).flush()) return {};
+    return error(Code::invalid_argument, "TANDEM_EMULATOR_TRACE", "can't write %s", settings_.trace_file.c_str());
+  }
+  Status keep(const std::vector<std::string>& reports) const {
+    emulator_records.reports.insert(emulator_records.reports.end(), reports.begin(), reports.end());
+    if (settings_.report_file.empty()) return {};
     std::ofstream file(settings_.report_file, std::ios::app);
     for (const std::string& report : reports) file << report << '\n';
+    if (file.flush()) return {};
+    return error(Code::invalid_argument, "TANDEM_EMULATOR_REPORT", "can't write %s", settings_.report_file.c_str());
   }
 
   const Interface& interface_;
@@ -117,24 +171,9 @@ class EmulatedDevice final : public sm90::Device {
   const Settings settings_;
 };
 
-/// Bytes from a tensor's first to behind its last element.
-size_t extent(const TensorSpec& spec) {
-  int64_t last = 0;
-  for (int i = 0; i < spec.rank; ++i) {
-    if (spec.size[static_cast<size_t>(i)] == 0) return 0;
-    last += (spec.size[static_cast<size_t>(i)] - 1) * spec.stride[static_cast<size_t>(i)];
-  }
-  const int64_t bytes = spec.dtype == Dtype::fp32 || spec.dtype == Dtype::int32  ? 4
-                        : spec.dtype == Dtype::int64                             ? 8
-                        : spec.dtype == Dtype::e4m3 || spec.dtype == Dtype::int8 ? 1
-                                                                                 : 2;
-  return static_cast<size_t>((last + 1) * bytes);
-}
-
 /// What 8-bit attention adds: scales and means, which the quantiser writes and the forward reads, and what the
 /// quantiser alone takes.
-template <class Add>
-void add_quantised(const Attention& a, const Arguments& arguments, const Add& add) {
+void add_quantised(Buffers& buffers, const Attention& a, const Arguments& arguments) {
   const bool writes = a.pass == Pass::quantize;
   const struct {
     const char* name;
@@ -155,8 +194,29 @@ void add_quantised(const Attention& a, const Arguments& arguments, const Add& ad
               {"rope_sin", arguments.rope_sin, a.rope_sin, false},
               {"position", arguments.position, arguments.position.spec, false},
               {"out_scale", arguments.out_scale, arguments.out_scale.spec, false}};
-  for (const auto& tensor : list)
-    if (tensor.spec.present()) add(tensor.name, tensor.view.data, extent(tensor.spec), tensor.writable);
+  for (const auto& tensor : list) buffers.add(tensor.name, tensor.view, tensor.spec, tensor.writable);
+}
+
+Buffers buffers_of(const Attention& a, const Arguments& arguments) {
+  Buffers buffers;
+  const bool forward = a.pass == Pass::forward;
+  buffers.add("query", arguments.query, a.query, false);
+  buffers.add("key", arguments.key, a.key, false);
+  buffers.add("value", arguments.value, a.value, false);
+  buffers.add("out", arguments.out, a.out, forward);
+  buffers.add("lse", arguments.lse, a.lse, forward);
+  buffers.add("grad_out", arguments.grad_out, a.grad_out, false);
+  buffers.add("grad_query", arguments.grad_query, a.grad_query, true);
+  buffers.add("grad_key", arguments.grad_key, a.grad_key, true);
+  buffers.add("grad_value", arguments.grad_value, a.grad_value, true);
+  const auto batch = static_cast<size_t>(a.batch);
+  if (a.packed_query) buffers.add({"cu_query", arguments.cu_query.data, (batch + 1) * sizeof(int32_t), false});
+  if (a.packed_key) buffers.add({"cu_key", arguments.cu_key.data, (batch + 1) * sizeof(int32_t), false});
+  if (a.used_query) buffers.add({"used_query", arguments.used_query.data, batch * sizeof(int32_t), false});
+  if (a.used_key) buffers.add({"used_key", arguments.used_key.data, batch * sizeof(int32_t), false});
+  if (a.sinks) buffers.add({"sinks", arguments.sinks.data, static_cast<size_t>(a.query_heads) * sizeof(float), false});
+  add_quantised(buffers, a, arguments);
+  return buffers;
 }
 
 /// Tells the emulator, around each run, which memory the kernels may touch.
@@ -175,31 +235,12 @@ class EmulatedExecutable final : public Executable {
 
   Status run(const Arguments& arguments, void* workspace, void* stream) const noexcept override {
     return guarded([&]() -> Status {
-      const Attention& a = attention();
-      std::vector<Buffer> buffers;
-      const auto add = [&](const char* name, const void* data, size_t bytes, bool writable) {
-        if (data != nullptr && bytes > 0) buffers.push_back({name, data, bytes, writable});
-      };
-      const auto batch = static_cast<size_t>(a.batch);
-      add("query", arguments.query.data, extent(a.query), false);
-      add("key", arguments.key.data, extent(a.key), false);
-      add("value", arguments.value.data, extent(a.value), false);
-      add("out", arguments.out.data, extent(a.out), a.pass == Pass::forward);
-      if (a.lse.present()) add("lse", arguments.lse.data, extent(a.lse), a.pass == Pass::forward);
-      if (a.packed_query) add("cu_query", arguments.cu_query.data, (batch + 1) * sizeof(int32_t), false);
-      if (a.packed_key) add("cu_key", arguments.cu_key.data, (batch + 1) * sizeof(int32_t), false);
-      if (a.used_query) add("used_query", arguments.used_query.data, batch * sizeof(int32_t), false);
-      if (a.used_key) add("used_key", arguments.used_key.data, batch * sizeof(int32_t), false);
-      if (a.sinks) add("sinks", arguments.sinks.data, static_cast<size_t>(a.query_heads) * sizeof(float), false);
-      if (a.grad_out.present()) add("grad_out", arguments.grad_out.data, extent(a.grad_out), false);
-      if (a.grad_query.present()) add("grad_query", arguments.grad_query.data, extent(a.grad_query), true);
-      if (a.grad_key.present()) add("grad_key", arguments.grad_key.data, extent(a.grad_key), true);
-      if (a.grad_value.present()) add("grad_value", arguments.grad_value.data, extent(a.grad_value), true);
-      add_quantised(a, arguments, add);
-      add("workspace", workspace, workspace_bytes(), true);
-      launch_buffers = &buffers;
+      Buffers buffers = buffers_of(attention(), arguments);
+      buffers.add({"workspace", workspace, workspace_bytes(), true});
+      emulator_records.reports.clear();
+      run_buffers = &buffers;
       const Status status = hopper_->run(arguments, workspace, stream);
-      launch_buffers = nullptr;
+      run_buffers = nullptr;
       return status;
     });
   }
@@ -227,6 +268,9 @@ ExecutableResult prepare(const Attention& attention) noexcept {
     if (!interface) return interface.status();
     const Result<Settings> chosen = settings();
     if (!chosen) return chosen.status();
+    const std::string& report_file = chosen->report_file;
+    if (!report_file.empty() && !std::ofstream(report_file, std::ios::app))
+      return error(Code::invalid_argument, "TANDEM_EMULATOR_REPORT", "can't write %s", report_file.c_str());
     auto device = std::make_shared<EmulatedDevice>(**interface, attention.options.emulator_seed, *chosen);
     ExecutableResult hopper = prepare_on(attention, std::move(device));
     if (!hopper) return hopper.status();

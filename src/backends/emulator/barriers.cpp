@@ -189,7 +189,7 @@ void named_barrier(int id, int threads, bool wait, uintptr_t place) {
     scheduler().suspend(Waiting::named_barrier, "bar.sync", id, threads, place);
     if (block.timeline.on()) {
       current->time += 10;
-      block.timeline.waited(*current, "barrier", format("barrier %d", id), begin);
+      block.timeline.waited(*current, "barrier", std::to_string(id), begin);
     }
   }
 }

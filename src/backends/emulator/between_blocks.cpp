@@ -15,10 +15,12 @@ void check(const void* address, GlobalMemory::Kind kind, uintptr_t place) {
 
 }  // namespace
 
-// Kernels of a stream run one after the other here, so there is nothing to wait for.
+// PTX ISA, "griddepcontrol": kernels of a stream run one after the other here, so there is nothing to wait for.
 void wait_for_previous_kernel() {}
 void allow_next_kernel() {}
 
+/// PTX ISA, "ld" with .acquire: what the releasing thread came after is ordered before what follows here ("Release and
+/// Acquire Patterns", "Causality Order").
 int load_acquire(const int* flag) {
   const uintptr_t place = TANDEM_PLACE;
   check(flag, GlobalMemory::Kind::atomic, place);
@@ -34,6 +36,8 @@ int load_acquire(const int* flag) {
   return value;
 }
 
+/// PTX ISA, "red" with .release; the block's barrier before it makes its release cumulative over the block ("Causality
+/// Order").
 void add_release(int* flag, int value) {
   check(flag, GlobalMemory::Kind::atomic, TANDEM_PLACE);
   current->block.run().global.release(*current, flag);
@@ -42,6 +46,7 @@ void add_release(int* flag, int value) {
   scheduler().maybe_preempt();
 }
 
+/// PTX ISA, "atom": relaxed, so it orders nothing else.
 int take_ticket(int* counter) {
   const uintptr_t place = TANDEM_PLACE;
   check(counter, GlobalMemory::Kind::atomic, place);
@@ -53,6 +58,7 @@ int take_ticket(int* counter) {
   return before;
 }
 
+/// PTX ISA, "atom": performed without another operation between ("Atomicity"), in any order.
 float atomic_add(float* address, float value) {
   check(address, GlobalMemory::Kind::atomic, TANDEM_PLACE);
   std::atomic_ref<float> target(*address);

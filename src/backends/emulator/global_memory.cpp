@@ -1,6 +1,8 @@
-// Checks of accesses to global memory. Blocks are ordered only through flags (add_release, load_acquire); atomic
-// additions don't race with each other.
+// Checks of accesses to global memory, by the PTX ISA's "Memory Consistency Model". Blocks are ordered only through
+// flags (add_release, load_acquire).
 #include "backends/emulator/global_memory.hpp"
+
+#include <algorithm>
 
 #include "backends/emulator/block.hpp"
 
@@ -22,21 +24,25 @@ const char* name(GlobalMemory::Kind kind) {
 
 GlobalMemory::GlobalMemory(const LaunchOptions& options, const void* parameters, size_t parameter_bytes)
     : options_(options), parameters_(reinterpret_cast<uintptr_t>(parameters)), parameter_bytes_(parameter_bytes) {
-  for (size_t i = 0; i < options.buffer_count; ++i) {
-    const Buffer& buffer = options.buffers[i];
-    if (buffer.bytes) areas_.push_back({buffer, std::vector<std::unique_ptr<Page>>(buffer.bytes / page_bytes + 2)});
+  for (const bool writable : {true, false}) {
+    for (size_t i = 0; i < options.buffer_count; ++i) {
+      const Buffer& buffer = options.buffers[i];
+      if (buffer.bytes && buffer.writable == writable)
+        tensors_.push_back({Area(buffer), std::vector<std::unique_ptr<Page>>(buffer.bytes / page_bytes + 2)});
+    }
   }
 }
 
-GlobalMemory::Area* GlobalMemory::find(uintptr_t address, size_t bytes) {
-  for (size_t i = 0; i < areas_.size(); ++i) {
-    const size_t at = (last_found_ + i) % areas_.size();
-    const Buffer& buffer = areas_[at].buffer;
-    const size_t offset = address - reinterpret_cast<uintptr_t>(buffer.data);
-    if (offset >= buffer.bytes || offset + bytes > buffer.bytes) continue;
-    last_found_ = at;
-    return &areas_[at];
-  }
+GlobalMemory::Cell& GlobalMemory::Tensor::cell(uintptr_t address) {
+  const size_t cell = (address - (area.begin() & ~uintptr_t{3})) / 4;
+  auto& page = pages[cell / page_cells];
+  if (!page) page = std::make_unique<Page>();
+  return (*page)[cell % page_cells];
+}
+
+GlobalMemory::Tensor* GlobalMemory::find(uintptr_t address, size_t bytes) {
+  for (Tensor& tensor : tensors_)
+    if (tensor.area.holds(address, bytes)) return &tensor;
   return nullptr;
 }
 
@@ -46,69 +52,68 @@ bool GlobalMemory::in_image(uintptr_t address) const {
 
 bool GlobalMemory::report_outside(Thread& thread, uintptr_t address, size_t bytes, Kind kind, uintptr_t place) {
   const Area* nearest = nullptr;
-  for (const Area& area : areas_) {
-    const auto begin = reinterpret_cast<uintptr_t>(area.buffer.data);
-    if (address >= begin && (!nearest || begin > reinterpret_cast<uintptr_t>(nearest->buffer.data))) nearest = &area;
+  for (const Tensor& tensor : tensors_)
+    if (address >= tensor.area.begin() && (!nearest || tensor.area.begin() > nearest->begin())) nearest = &tensor.area;
+  std::string where = format("0x%zx", static_cast<size_t>(address));
+  if (nearest) {
+    const Buffer& buffer = nearest->buffer();
+    const size_t offset = address - nearest->begin();
+    where = format("%s + %zu (%s %zu bytes)", buffer.name, offset,
+                   offset < buffer.bytes ? "not in its elements alone; it spans" : "it has", buffer.bytes);
   }
-  const std::string where =
-      nearest ? format("%s + %zu (it has %zu bytes)", nearest->buffer.name,
-                       static_cast<size_t>(address - reinterpret_cast<uintptr_t>(nearest->buffer.data)),
-                       nearest->buffer.bytes)
-              : format("0x%zx", static_cast<size_t>(address));
   thread.block.report("out of bounds", place, 0, "%s of %zu bytes of global memory at %s", name(kind), bytes,
                       where.c_str());
   return false;
 }
 
 bool GlobalMemory::access(Thread& thread, uintptr_t address, size_t bytes, Kind kind, uintptr_t place) {
-  if (areas_.empty()) return true;
   if (kind == Kind::read && (address - parameters_ < parameter_bytes_ || in_image(address))) return true;
-  const std::lock_guard lock(mutex_);
-  Area* area = find(address, bytes);
-  if (!area) return report_outside(thread, address, bytes, kind, place);
-  if (!area->buffer.writable) {
-    if (kind == Kind::read) return true;
-    thread.block.report("write to an input", place, 0, "%s, which the kernel may only read", area->buffer.name);
-    return false;
-  }
-  if (!options_.races) return true;
-  const auto begin = reinterpret_cast<uintptr_t>(area->buffer.data);
-  for (uintptr_t at = address & ~uintptr_t{3}; at < address + bytes; at += 4) {
-    const uintptr_t low = std::max(at, address) - at, high = std::min(at + 4, address + bytes) - at;
-    const auto mask = static_cast<uint8_t>((0xfu >> (4 - (high - low))) << low);
-    const size_t cell = (at - (begin & ~uintptr_t{3})) / 4;
-    auto& page = area->pages[cell / page_cells];
-    if (!page) page = std::make_unique<Page>();
-    const auto self = static_cast<uint16_t>(thread.actor());
-    check_cell(thread, (*page)[cell % page_cells],
-               {thread.block.index(), self, mask, kind, thread.clocks.generic[self], place}, at);
-  }
-  return true;
+  const auto self = static_cast<uint16_t>(thread.actor());
+  return check(thread, address, bytes, {thread.block.index(), self, 0, kind, thread.clocks.generic[self], place});
 }
 
 bool GlobalMemory::async_access(Thread& thread, const Copy& copy, uintptr_t address, size_t bytes, Kind kind) {
-  if (areas_.empty()) return true;
+  return check(
+      thread, address, bytes,
+      {thread.block.index(), static_cast<uint16_t>(copy.global_actor), 0, kind, copy.global_clock, copy.place});
+}
+
+bool GlobalMemory::check(Thread& thread, uintptr_t address, size_t bytes, Access access) {
+  if (tensors_.empty()) return true;
   const std::lock_guard lock(mutex_);
-  Area* area = find(address, bytes);
-  if (!area) return report_outside(thread, address, bytes, kind, copy.place);
-  if (!area->buffer.writable) {
-    if (kind == Kind::read) return true;
-    thread.block.report("write to an input", copy.place, 0, "%s, which the kernel may only read", area->buffer.name);
+  Tensor* tensor = find(address, bytes);
+  if (!tensor) return report_outside(thread, address, bytes, access.kind, access.place);
+  const Buffer& buffer = tensor->area.buffer();
+  if (!buffer.writable) {
+    if (access.kind == Kind::read) return true;
+    thread.block.report("write to an input", access.place, 0, "%s, which the kernel may only read", buffer.name);
     return false;
   }
   if (!options_.races) return true;
-  const auto begin = reinterpret_cast<uintptr_t>(area->buffer.data);
+  if (buffer.written) check_written(thread, buffer, address - tensor->area.begin(), bytes, access);
   for (uintptr_t at = address & ~uintptr_t{3}; at < address + bytes; at += 4) {
-    const size_t cell = (at - (begin & ~uintptr_t{3})) / 4;
-    auto& page = area->pages[cell / page_cells];
-    if (!page) page = std::make_unique<Page>();
-    check_cell(
-        thread, (*page)[cell % page_cells],
-        {thread.block.index(), static_cast<uint16_t>(copy.global_actor), 0xf, kind, copy.global_clock, copy.place}, at);
+    const uintptr_t low = std::max(at, address) - at, high = std::min(at + 4, address + bytes) - at;
+    access.mask = static_cast<uint8_t>((0xfu >> (4 - (high - low))) << low);
+    check_cell(thread, tensor->cell(at), access, at);
   }
   return true;
 }
 
+void GlobalMemory::check_written(Thread& thread, const Buffer& buffer, size_t offset, size_t bytes,
+                                 const Access& access) {
+  uint8_t* const begin = buffer.written + offset;
+  if (access.kind != Kind::write) {
+    const uint8_t* const missing = std::find(begin, begin + bytes, 0);
+    if (missing != begin + bytes)
+      thread.block.report("uninitialised", access.place, 0, "%s of %s + %zu, which nothing in this run wrote",
+                          name(access.kind), buffer.name, static_cast<size_t>(missing - buffer.written));
+  }
+  if (access.kind != Kind::read) std::fill(begin, begin + bytes, uint8_t{1});
+}
+
+/// PTX ISA, "Conflict and Data-races": two accesses, one of them a write, race unless causality order relates them;
+/// atomics are morally strong and don't race with each other ("Morally strong operations"). A copy reads and writes
+/// through the asynchronous proxy, which sees ordinary writes only after a proxy fence ("Proxies", "membar/fence").
 void GlobalMemory::check_cell(Thread& thread, Cell& cell, const Access& access, uintptr_t address) {
   const bool by_copy = access.actor < actor::copy_slots;
   const auto view = [&](bool async, const Access& other) -> uint32_t {
@@ -144,6 +149,7 @@ void GlobalMemory::check_cell(Thread& thread, Cell& cell, const Access& access, 
   cell.push_back(access);
 }
 
+/// PTX ISA, "Release and Acquire Patterns": the flag carries all that the thread comes after ("Causality Order").
 void GlobalMemory::release(Thread& thread, const void* flag) {
   const std::lock_guard lock(mutex_);
   Clocks::Others& published = flags_[flag];

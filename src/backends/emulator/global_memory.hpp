@@ -1,5 +1,5 @@
-// Global memory during a launch: which buffers a kernel may touch, races between threads and blocks, and the order that
-// flags bring.
+// Global memory during a launch: which tensors a kernel may touch, races between threads and blocks, the order that
+// flags bring, and reads of what nobody wrote.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backends/emulator/area.hpp"
 #include "backends/emulator/clocks.hpp"
 #include "backends/emulator/interface.hpp"
 #include "backends/emulator/shadow.hpp"
@@ -45,21 +46,23 @@ class GlobalMemory {
   using Cell = std::vector<Access>;  // four bytes: the last write, and the reads since
   static constexpr size_t page_cells = 256, page_bytes = 4 * page_cells;
   using Page = std::array<Cell, page_cells>;
-  struct Area {
-    Buffer buffer;
+  struct Tensor {
+    Area area;
     std::vector<std::unique_ptr<Page>> pages;
+    Cell& cell(uintptr_t address);
   };
 
-  Area* find(uintptr_t address, size_t bytes);
+  bool check(Thread& thread, uintptr_t address, size_t bytes, Access access);
+  Tensor* find(uintptr_t address, size_t bytes);
   bool in_image(uintptr_t address) const;
   bool report_outside(Thread& thread, uintptr_t address, size_t bytes, Kind kind, uintptr_t place);
+  static void check_written(Thread& thread, const Buffer& buffer, size_t offset, size_t bytes, const Access& access);
   void check_cell(Thread& thread, Cell& cell, const Access& access, uintptr_t address);
 
   const LaunchOptions& options_;
   uintptr_t parameters_;
   size_t parameter_bytes_;
-  std::vector<Area> areas_;
-  size_t last_found_ = 0;
+  std::vector<Tensor> tensors_;  // writable ones first: they are found first where memory belongs to two
   std::map<const void*, Clocks::Others> flags_;
   std::mutex mutex_;
 };

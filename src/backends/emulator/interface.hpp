@@ -33,19 +33,27 @@ struct TensorMapRequest {
   int swizzle = 0;
 };
 
-/// Global memory that a launch may touch. Accesses anywhere else are reported.
+/// Global memory that a launch may touch: the elements of a tensor. Accesses anywhere else are reported, in gaps
+/// between its rows too, where another tensor may lie.
 struct Buffer {
   const char* name;
   const void* data;
-  size_t bytes;
+  size_t bytes;  // from the first element to behind the last
   bool writable;
+  /// A byte for each of `bytes`: whether it holds something. Launches set them, and report reads where one is 0. Null:
+  /// all of it does.
+  uint8_t* written = nullptr;
+  int rank = 0;  // 0: bytes without gaps
+  size_t element_bytes = 1;
+  uint64_t size[5] = {}, stride[5] = {};  // in bytes
 };
 
 /// A span of virtual time (cycles) on one track of a block's timeline.
 struct TraceEvent {
-  const char* track;   // "warpgroup 1", "tensor core", "TMA"
-  const char* kind;    // "wait", "barrier", "wgmma", "load", "store", "arithmetic", "wgmma wait"
-  const char* detail;  // the barrier, the stage, the width
+  const char* track;  // "warpgroup 1", "tensor core", "TMA"
+  const char*
+      kind;  // "wait", "barrier", "wgmma SS", "load", "store", "arithmetic", "wgmma wait"; "role" names the track
+  const char* detail;  // the barrier, the stage, who issued it
   double begin, end;
 };
 
@@ -73,7 +81,7 @@ struct LaunchResult {
 };
 
 struct Interface {
-  static constexpr int current_version = 1;
+  static constexpr int current_version = 2;
   int version;
   size_t (*kernel_count)();
   const Kernel& (*kernel)(size_t index);

@@ -34,6 +34,7 @@ void set_registers(int count, bool up) {
     block.report("registers", place, 0, "the warps of a warpgroup disagree: %d and %d", count, warpgroup.wanted);
   if (up ? count < warpgroup.registers : count > warpgroup.registers)
     block.report("registers", place, 0, "setmaxnreg.%s from %d to %d", up ? "inc" : "dec", warpgroup.registers, count);
+  if (block.timeline.on()) block.timeline.registers(*current, up);
   const uint64_t turn = warpgroup.turn;
   if (++warpgroup.arrived == warpgroup_threads) warpgroup.all_arrived = true;
   while (warpgroup.turn == turn) {

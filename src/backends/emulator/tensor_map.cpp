@@ -1,5 +1,5 @@
 // The emulator's tensor maps, made under the rules of cuTensorMapEncodeTiled (CUDA Driver API, "Tensor Map Object
-// Management").
+// Management"), with what the PTX ISA says of tensors.
 #include <cstring>
 
 #include "backends/emulator/copies.hpp"
@@ -31,6 +31,7 @@ int element_bytes(Dtype dtype) {
 std::string broken_rule(const TensorMapRequest& request) {
   const int bytes = element_bytes(request.element);
   const auto base = reinterpret_cast<uint64_t>(request.base);
+  // PTX ISA, "Tensor Dimension, size and format".
   if (!bytes) return "the element type is not supported";
   if (request.rank < 1 || request.rank > 5) return format("rank %d; 1 to 5 is allowed", request.rank);
   if (!base || base % 16) return "the address must be a multiple of 16 bytes";
@@ -43,8 +44,10 @@ std::string broken_rule(const TensorMapRequest& request) {
       return format("stride[%d] is %llu bytes; multiples of 16 below 2^40 are allowed", i,
                     static_cast<unsigned long long>(request.stride[i]));
   }
+  // PTX ISA, "Bounding Box".
   const int inner = static_cast<int>(request.box[0]) * bytes;
   if (inner % 16) return format("the box's rows have %d bytes; multiples of 16 are allowed", inner);
+  // PTX ISA, "Swizzling Modes".
   if (request.swizzle != 0 && request.swizzle != 32 && request.swizzle != 64 && request.swizzle != 128)
     return format("swizzle of %d bytes; 0, 32, 64 and 128 exist", request.swizzle);
   if (request.swizzle && inner > request.swizzle)

@@ -47,17 +47,22 @@ double Timeline::copy(Thread& issuer, int bytes, bool store, const std::string& 
   issuer.time += issue_cost;
   copies_free_ = std::max(copies_free_, issuer.time) + bytes / copy_bytes_a_cycle;
   const double end = copies_free_ + copy_latency;
-  event("TMA", store ? "store" : "load", detail, issuer.time, end);
+  // The chunks of a stage are copies of their own: the stage says enough.
+  event("TMA", store ? "store" : "load", detail.substr(0, detail.find('+')), issuer.time, end);
   return end;
 }
 
 double Timeline::wgmma(int warpgroup, int width, bool from_registers, double ready) {
   const double begin = std::max(tensor_free_, ready);
   tensor_free_ = begin + width / 2.0;
-  // In attention S = Q K^T takes both operands from shared memory, O += P V has P in registers.
-  const std::string detail = std::string(from_registers ? "P V" : "Q K") + ", " + warpgroup_name(warpgroup);
-  event("tensor core", from_registers ? "wgmma registers" : "wgmma shared", detail, begin, tensor_free_);
+  event("tensor core", from_registers ? "wgmma RS" : "wgmma SS", warpgroup_name(warpgroup), begin, tensor_free_);
   return tensor_free_;
+}
+
+void Timeline::registers(const Thread& thread, bool up) {
+  if (traced_ && options_.event && thread.lane == 0 && thread.warp % 4 == 0)
+    options_.event(options_.context,
+                   {warpgroup_name(thread.warp / 4), "role", up ? "consumer" : "producer", thread.time, thread.time});
 }
 
 void Timeline::waited(const Thread& thread, const char* kind, const std::string& detail, double begin) {

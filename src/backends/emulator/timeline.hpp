@@ -28,6 +28,8 @@ class Timeline {
   double copy(Thread& issuer, int bytes, bool store, const std::string& detail);
   /// A wgmma whose last warp arrived at `ready` runs; returns when it ends.
   double wgmma(int warpgroup, int width, bool from_registers, double ready);
+  /// A warpgroup gives registers away, as producers do, or takes them, as consumers do (FA-3 Algorithm 1).
+  void registers(const Thread& thread, bool up);
   /// A thread waited from `begin` until now.
   void waited(const Thread& thread, const char* kind, const std::string& detail, double begin);
 

@@ -52,6 +52,15 @@ TANDEM_DEVICE void global_race(const Params& p) {
   output(p)[thread()] = 1;
   output(p)[128 + thread()] = output(p)[63 - thread()];
 }
+TANDEM_DEVICE void global_uninitialised(const Params& p) { output(p)[thread()] = output(p)[64 + thread()]; }
+TANDEM_DEVICE void global_uninitialised_load(const Params& p) {
+  start_barriers();
+  if (thread() != 0) return;
+  ptx::arrive_expect(memory().barrier[0], 256);
+  ptx::bulk_load(memory().value, p.output, 256, memory().barrier[0]);
+  ptx::wait(memory().barrier[0], 0);
+}
+TANDEM_DEVICE void global_rows(const Params& p) { output(p)[thread() / 16 * 32 + thread() % 16] = 1; }
 
 // ---- flags between blocks
 TANDEM_DEVICE void await_flag(const Params& p) {
@@ -183,6 +192,9 @@ FAULT(global_write_before)
 FAULT(write_to_input)
 FAULT(blocks_race)
 FAULT(global_race)
+FAULT(global_uninitialised)
+FAULT(global_uninitialised_load)
+FAULT(global_rows)
 FAULT(flag_raised_early)
 FAULT(flag_without_barrier)
 FAULT(flag_never_raised)
