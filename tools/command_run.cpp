@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 
+#include "common/emulator_records.hpp"
 #include "tools/accuracy/measure.hpp"
 #include "tools/commands.hpp"
 #include "tools/failure.hpp"
-#include "tools/inputs.hpp"
+#include "tools/input_options.hpp"
 #include "tools/io/file.hpp"
 #include "tools/io/list.hpp"
 #include "tools/io/npy.hpp"
@@ -66,38 +66,22 @@ Choice choose(const Job& job) {
   return {*planned, std::move(memory), note};
 }
 
-/// The emulator's reports in full, where its Status has room for the first lines alone. It takes the name of the file
-/// from the environment, when it plans.
-class EmulatorReports {
- public:
-  EmulatorReports() : file_("tandem-report") { setenv(variable, file_.path().c_str(), 0); }
-  ~EmulatorReports() {
-    const char* named = std::getenv(variable);
-    if (named == nullptr || file_.path() != named) return;  // the user has a file of their own
-    unsetenv(variable);
-  }
-  void print() const {
-    const Bytes bytes = read_file(file_.path());
-    std::fwrite(bytes.data(), 1, bytes.size(), stderr);
-  }
-
- private:
-  static constexpr const char* variable = "TANDEM_EMULATOR_REPORT";
-  TemporaryPath file_;
-};
+/// A run that the emulator found faults in says all of them; its Status has room for one.
+void require_run(const Status& status) {
+  const auto& reports = internal::emulator_records.reports;
+  if (status.ok() || reports.empty()) return require(status, "running");
+  std::fflush(stdout);
+  for (const std::string& report : reports) fmt::print(stderr, "{}\n", report);
+  throw Failure(fmt::format("running: the emulator found {} faults", reports.size()));
+}
 
 /// Runs the job, prints what was done, and brings the results back.
 void execute(Job& job, const RunOptions& options) {
-  const EmulatorReports reports;
   Choice choice = choose(job);
   if (options.explain) fmt::print("{}\n", choice.plan.describe());
   const Backend backend = choice.plan.backend();
   Execution execution(job, choice.plan, *choice.memory);
-  const auto once = [&] {
-    const Status status = execution.run();
-    if (!status.ok()) reports.print();
-    require(status, "running");
-  };
+  const auto once = [&] { require_run(execution.run()); };
   const bool gpu = backend == Backend::sm90;
   if (gpu) once();  // the first launch on a device pays for loading the kernel
   const double seconds = choice.memory->seconds(once);
@@ -200,14 +184,8 @@ void check_outputs(const RunOptions& options) {
 }
 
 void run(RunOptions options) {
-  static const std::map<std::string, Dtype> dtypes = {
-      {"fp32", Dtype::fp32}, {"fp16", Dtype::fp16}, {"bf16", Dtype::bf16}};
-  if (!options.dtype.empty()) options.inputs.dtype = dtypes.at(options.dtype);
-  if (!options.window.empty()) {
-    const auto window = parse_integers(options.window, "--window", 2);
-    options.problem.mask.left = window[0];
-    options.problem.mask.right = window[1];
-  }
+  if (!options.dtype.empty()) options.inputs.dtype = dtype_of(options.dtype);
+  if (!options.window.empty()) set_window(options.problem.mask, options.window);
   options.problem.options.emulator_seed = options.inputs.seed;
   check_outputs(options);
   Job job = load_job(options.inputs);
@@ -256,19 +234,7 @@ void add_inputs(CLI::App& command, RunOptions& o) {
   command.add_option("--layer", o.inputs.layer, "Which PREFIX; needed where there are several")
       ->type_name("PREFIX")
       ->group(group);
-  command.add_option("--random", o.inputs.random, "Random tensors of batch, seqlen, heads, head_dim")
-      ->type_name("B,S,H,D")
-      ->group(group);
-  command.add_option("--key-heads", o.inputs.key_heads, "With --random: heads of key and value")->group(group);
-  command.add_option("--key-length", o.inputs.key_length, "With --random: seqlen of key and value")->group(group);
-  command.add_option("--dtype", o.dtype, "Convert the tensors to fp32, fp16 or bf16 (of --random: bf16)")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
-      ->type_name("DTYPE")
-      ->group(group);
-  command.add_option("--cu-seqlens-q", o.inputs.cu_query, "Cumulative query lengths: 0,10,32 or a .npy file")
-      ->type_name("LIST")
-      ->group(group);
-  command.add_option("--cu-seqlens-k", o.inputs.cu_key, "Cumulative key lengths")->type_name("LIST")->group(group);
+  add_random_options(command, o.inputs, o.dtype, group);
   command.add_option("--seqused-q", o.inputs.used_query, "Used query lengths")->type_name("LIST")->group(group);
   command.add_option("--seqused-k", o.inputs.used_key, "Used key lengths")->type_name("LIST")->group(group);
   command.add_option("--grad-output", o.inputs.grad_out, "Gradient of the output: run the backward pass too")
@@ -279,14 +245,12 @@ void add_inputs(CLI::App& command, RunOptions& o) {
 
 void add_problem(CLI::App& command, RunOptions& o) {
   const char* group = "Problem";
-  command.add_flag("--causal", o.problem.mask.causal, "Causal mask, aligned to the bottom right")->group(group);
-  command.add_option("--window", o.window, "Sliding window: keys to the left and right, -1 is unlimited")
-      ->type_name("LEFT,RIGHT")
-      ->group(group);
+  add_mask_options(command, o.problem.mask, o.window, group);
   command.add_option("--scale", o.problem.scale, "Softmax scale; otherwise 1 / sqrt(head_dim)")->group(group);
   command.add_option("--softcap", o.problem.softcap, "Soft cap of the scores")->group(group);
   command.add_flag("--backward", o.backward, "Run the backward pass too, with a random gradient of the output")
       ->group(group);
+  command.add_flag("--deterministic", o.problem.options.deterministic, "Backward: sums in a fixed order")->group(group);
   command
       .add_option("--fp8", o.fp8,
                   "Quantise, then attend: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")

@@ -70,12 +70,39 @@ TEST(EmulatorCommand, NamesAKernelThatItsLibraryLacks) {
   EXPECT_NE(result.text.find("holds no kernel forward_bf16_d128"), std::string::npos) << result.text;
 }
 
+TEST(EmulatorCommand, NamesAReportThatCantBeWritten) {
+  const Result result = run("TANDEM_EMULATOR_REPORT=/nowhere/report", problem);
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.text.find("can't write /nowhere/report"), std::string::npos) << result.text;
+}
+
+TEST(EmulatorCommand, NeedsNoTemporaryFolder) {
+  for (const char* command : {"run --random 1,64,1,64 --backend emulator", "run --random 1,64,1,64 --backend cpu"}) {
+    const Result result = run("TMPDIR=/nowhere", command);
+    EXPECT_EQ(result.status, 0) << result.text;
+  }
+}
+
+TEST(EmulatorCommand, NamesWhatRuns) {
+  const Result result = run("", std::string(problem) + " --explain");
+  EXPECT_NE(result.text.find("forward on emulator: forward_bf16_d128"), std::string::npos) << result.text;
+  const Result refused = run("", "run --random 1,64,1,64 --softcap 3 --backend emulator");
+  EXPECT_NE(refused.text.find("the emulator backend has no softcap"), std::string::npos) << refused.text;
+}
+
 TEST(EmulatorCommand, DrawsATimeline) {
   const std::string json = testing::TempDir() + "tandem_trace.json", picture = testing::TempDir() + "tandem_trace.svg";
-  const Result result = run("", "trace --random 1,384,1,128 --json " + json + " --plot " + picture);
+  const Result result =
+      run("", "trace --random 1,384,2,128 --key-heads 1 --key-length 500 --dtype fp16 --window 300,0 --json " + json +
+                  " --plot " + picture);
   EXPECT_EQ(result.status, 0) << result.text;
-  const Result tracks = run("", "--version; grep -c 'tensor core' " + json + " " + picture);
-  EXPECT_EQ(tracks.text.find(":0"), std::string::npos) << tracks.text;
+  for (const char* name : {"producer", "consumer 0", "consumer 1", "tensor core", "S = Q K^T (SS), consumer 1",
+                           "O += P V (RS), consumer 0", "load key[1]", "wait key_full[0]"}) {
+    for (const auto& file : {json, picture}) {
+      const Result found = run("", "--version; grep -cF '" + std::string(name) + "' " + file);
+      EXPECT_EQ(found.status, 0) << name << " in " << file;
+    }
+  }
   std::remove(json.c_str());
   std::remove(picture.c_str());
 }

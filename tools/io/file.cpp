@@ -110,15 +110,6 @@ void require_writable(const std::string& path) {
   if (!is_special(path)) TemporaryFile probe(path);
 }
 
-TemporaryPath::TemporaryPath(const std::string& stem)
-    : path_((fs::temp_directory_path() / (stem + "-XXXXXX")).string()) {
-  const int descriptor = mkstemp(path_.data());
-  if (descriptor < 0) fail(path_, "write", errno);
-  close(descriptor);
-}
-
-TemporaryPath::~TemporaryPath() { unlink(path_.c_str()); }
-
 bool ends_with(const std::string& path, const char* extension) {
   const size_t length = std::strlen(extension);
   return path.size() >= length && path.compare(path.size() - length, length, extension) == 0;

@@ -17,19 +17,6 @@ void write_file(const std::string& path, const std::string& text);
 /// Failure unless a file could be created at `path`: asked before long work whose result goes there.
 void require_writable(const std::string& path);
 
-/// The path of an empty temporary file, which goes away with its owner.
-class TemporaryPath {
- public:
-  explicit TemporaryPath(const std::string& stem);
-  ~TemporaryPath();
-  TemporaryPath(const TemporaryPath&) = delete;
-  TemporaryPath& operator=(const TemporaryPath&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 bool ends_with(const std::string& path, const char* extension);
 
 }  // namespace tandem::tools

@@ -75,7 +75,7 @@ class Picture {
  public:
   Picture(const std::vector<Span>& spans, const std::string& title) : title_(title) {
     for (const Span& span : spans) {
-      tracks_[span.track].push_back(&span);
+      track(span.track).push_back(&span);
       if (span.kind.find("wait") == std::string::npos) kinds_.push_back(span.kind);
       begin_ = std::min(begin_, span.begin);
       end_ = std::max(end_, span.end);
@@ -100,6 +100,13 @@ class Picture {
   }
 
  private:
+  using Track = std::pair<std::string, std::vector<const Span*>>;
+  std::vector<const Span*>& track(const std::string& name) {
+    const auto same = [&](const Track& track) { return track.first == name; };
+    const auto at = std::find_if(tracks_.begin(), tracks_.end(), same);
+    return at == tracks_.end() ? tracks_.emplace_back(name, std::vector<const Span*>()).second : at->second;
+  }
+
   double x_of(double cycles) const { return gutter + (cycles - begin_) / std::max(end_ - begin_, 1e-9) * width; }
 
   double draw_track(const std::string& name, std::vector<const Span*>& spans, double y) {
@@ -129,9 +136,10 @@ class Picture {
       body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n", x_of(tick), y + 19,
                            tick);
     }
-    body_ +=
-        fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"middle\">cycles of the emulator's model</text>\n",
-                    gutter + width / 2, y + 38);
+    body_ += fmt::format(
+        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"middle\">cycles of the emulator's model; SS: a wgmma with both "
+        "operands in shared memory, RS: with A in registers</text>\n",
+        gutter + width / 2, y + 38);
   }
 
   void draw_legend() {
@@ -147,7 +155,7 @@ class Picture {
   }
 
   const std::string& title_;
-  std::map<std::string, std::vector<const Span*>> tracks_;
+  std::vector<Track> tracks_;  // as the trace orders them
   std::vector<std::string> kinds_;
   bool waits_ = false;
   double begin_ = 1e300, end_ = 0;
@@ -167,14 +175,16 @@ std::vector<Span> parse_trace(const std::string& text, const std::string& file) 
       if (event.at("ph") == "M")
         tracks[event.at("tid").get<int64_t>()] = event.at("args").at("name").get<std::string>();
     }
-    std::vector<Span> spans;
+    std::map<int64_t, std::vector<Span>> by_track;
     for (const json& event : trace["traceEvents"]) {
       if (event.at("ph") != "X") continue;
       const double begin = event.at("ts").get<double>() * cycles_per_unit;
-      spans.push_back({tracks[event.at("tid").get<int64_t>()], event.at("cat").get<std::string>(),
-                       event.at("name").get<std::string>(), begin,
-                       begin + event.at("dur").get<double>() * cycles_per_unit});
+      const auto track = event.at("tid").get<int64_t>();
+      by_track[track].push_back({tracks[track], event.at("cat").get<std::string>(), event.at("name").get<std::string>(),
+                                 begin, begin + event.at("dur").get<double>() * cycles_per_unit});
     }
+    std::vector<Span> spans;
+    for (const auto& [track, list] : by_track) spans.insert(spans.end(), list.begin(), list.end());
     return spans;
   } catch (const json::exception& error) {
     throw Failure(fmt::format("{}: an event of the trace is malformed: {}", file, error.what()));

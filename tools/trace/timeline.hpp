@@ -7,13 +7,14 @@
 namespace tandem::tools {
 
 struct Span {
-  std::string track;   // "warpgroup 1", "tensor core", "TMA"
-  std::string kind;    // "wait", "wgmma", "load"
-  std::string detail;  // with the kind in front: "wait full[0]"
+  std::string track;   // "producer", "consumer 0", "tensor core", "TMA"
+  std::string kind;    // "wait", "S = Q K^T (SS)", "load"
+  std::string detail;  // with the kind in front: "wait key_full[0]"
   double begin, end;   // cycles
 };
 
-/// Spans of a trace in Chrome's format, as the emulator writes it; Failure, naming `file`, where it isn't one.
+/// Spans of a trace in Chrome's format, track by track, as the emulator writes it; Failure, naming `file`, where it
+/// isn't one.
 std::vector<Span> parse_trace(const std::string& text, const std::string& file);
 
 /// Those that touch [begin, end], cut to it.
