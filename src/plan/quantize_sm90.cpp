@@ -72,12 +72,12 @@ class Planner {
     const bool own = item.granularity == Granularity::block, means = is_value && a_.quantization.value_mean;
     const bool search = !own && !a_.quantization.amax;
     if (means) plan_means(o, item, search);
-    if (search && !means) o.search = rows_pass(o, item, default_rows(o), 1);
+    if (search && !means) o.search = rows_pass(o, item, default_rows(o));
     if (search)
       o.largest_at = reserve(static_cast<int64_t>(means ? a_.batch * o.heads : o.search.blocks.per_head * o.heads));
     if (!own) o.scales_grid = item.granularity == Granularity::tensor ? 1 : a_.batch * o.heads;
     const int rows = own ? item.rows : groups ? default_groups(o) * value_group : default_rows(o);
-    o.quantize = groups ? groups_pass(o, item, rows) : rows_pass(o, item, rows, heads_at_once(o, item, is_value, rows));
+    o.quantize = groups ? groups_pass(o, item, rows) : rows_pass(o, item, rows);
     return check_grid(o, item);
   }
 
@@ -107,33 +107,38 @@ class Planner {
   }
 
   /// As many rows at once as fit, and parts of the same size where not all do.
-  PassPlan rows_pass(const Operand& o, const Item& item, int rows, int heads_at_once) const {
+  PassPlan rows_pass(const Operand& o, const Item& item, int rows) const {
     PassPlan pass = blocks_pass(o, item, rows);
-    const int64_t parts = divide_up(int64_t{rows} * o.lanes, quantize::threads);
-    pass.at_once = static_cast<int>(divide_up(rows, parts));
+    pass.parts = static_cast<int>(divide_up(int64_t{rows} * o.lanes, quantize::threads));
+    pass.at_once = static_cast<int>(divide_up(rows, pass.parts));
     pass.threads = whole_warps(int64_t{pass.at_once} * o.lanes);
-    pass.heads_at_once = heads_at_once;
-    pass.grid = pass.grid / o.heads * divide_up(o.heads, heads_at_once);
+    share_heads(pass, o, item);
     return pass;
   }
 
   PassPlan groups_pass(const Operand& o, const Item& item, int rows) const {
     PassPlan pass = blocks_pass(o, item, rows);
     const int64_t groups = rows / value_group, pairs = o.columns / 2;
-    const int64_t parts = divide_up(groups * pairs, quantize::threads);
-    pass.at_once = static_cast<int>(divide_up(groups, parts));
+    pass.parts = static_cast<int>(divide_up(groups * pairs, quantize::threads));
+    pass.at_once = static_cast<int>(divide_up(groups, pass.parts));
     pass.threads = whole_warps(pass.at_once * pairs);
+    share_heads(pass, o, item);
     return pass;
   }
 
-  /// Rotary tables are twice the size of what they turn: heads that share them follow each other where enough blocks of
-  /// threads are left.
-  int heads_at_once(const Operand& o, const Item& item, bool is_value, int rows) const {
-    if (a_.rope.dims == 0 || is_value) return 1;
-    const int64_t blocks = blocks_pass(o, item, rows).grid;
+  /// Heads that a block of threads takes one after the other: they share what comes before the first load, and the
+  /// rotary tables, which are twice the size of what they turn. With 4 of them 0.76 of the copy's bandwidth, with one
+  /// 0.69 (bench/results/quantize.json); enough blocks of threads must be left.
+  int heads_at_once(const Operand& o, const Item& item, int rows) const {
+    const int64_t blocks = blocks_pass(o, item, rows).grid, least = device_.multiprocessors * 3 / 2;
     int heads = 1;
-    while (heads < 8 && 2 * heads <= o.heads && blocks / (2 * heads) >= 8 * device_.multiprocessors) heads *= 2;
+    while (heads < 4 && 2 * heads <= o.heads && blocks / (2 * heads) >= least) heads *= 2;
     return heads;
+  }
+
+  void share_heads(PassPlan& pass, const Operand& o, const Item& item) const {
+    pass.heads_at_once = heads_at_once(o, item, pass.blocks.tile);
+    pass.grid = pass.grid / o.heads * divide_up(o.heads, pass.heads_at_once);
   }
 
   void plan_means(Operand& o, const Item& item, bool extremes) {

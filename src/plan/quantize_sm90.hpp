@@ -16,6 +16,7 @@ struct QuantizePlan {
     sm90::backward::QueryBlocks blocks{};
     int threads = 0;
     int at_once = 0;  // rows, or groups of 16 keys, that a block of threads holds in registers
+    int parts = 1;    // how often that is, to make a block
     int heads_at_once = 1;
     int64_t grid = 0;  // 0: not launched
   };

@@ -155,6 +155,16 @@ void specials(std::vector<Case>& list) {
 
 }  // namespace
 
+Case many_heads(const char* name, int64_t rows) {
+  Case c = basic(name, 64);
+  c.batch = 16;
+  c.queries = c.keys = rows;
+  c.query_heads = c.key_heads = 6;
+  c.rope = {64, false, false};
+  c.quantization.hadamard = true;
+  return c;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> list;
   dims(list);
@@ -172,6 +182,7 @@ std::vector<Case> cases() {
   large.quantization.value_rows = 320;
   large.quantization.hadamard = true;
   list.push_back(large);
+  list.push_back(many_heads("many_heads", 40));
   Case one = packed(basic("value_alone", 128));
   one.query = one.key = false;
   one.cu_query = {};

@@ -90,6 +90,8 @@ std::string compare(const Job& a, const Job& b);
 
 /// Shapes, layouts, methods and special values of every sort.
 std::vector<Case> cases();
+/// So many blocks that a kernel's block of threads takes several heads: on the emulator already of few rows.
+Case many_heads(const char* name, int64_t rows);
 
 /// The problem and its arguments, for tests of refusals; the data is the job's own.
 tandem::Problem problem_of(const Job& job, tandem::Device device);

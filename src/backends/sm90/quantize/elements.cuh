@@ -26,8 +26,7 @@ TANDEM_DEVICE const uint16_t* row_of(const Source& source, const BlockRows& bloc
          head * l.head;
 }
 
-TANDEM_DEVICE Piece load(const uint16_t* at, bool wide) {
-  if (wide) return *reinterpret_cast<const Piece*>(at);
+TANDEM_DEVICE Piece load_by_elements(const uint16_t* at) {
   Piece result;
 #pragma unroll
   for (int i = 0; i < 4; ++i) result.words[i] = at[2 * i] | static_cast<uint32_t>(at[2 * i + 1]) << 16;
@@ -63,31 +62,39 @@ TANDEM_DEVICE float* scale_at(const Scaling& s, const Source& source, const Bloc
   return s.scales.data + block.batch * s.scales.batch + head * s.scales.head + index * s.scales.block;
 }
 
-/// Quantises one block of one head. `Tile` holds `at once` rows in registers: those that don't fit are read again, when
-/// the scale is known, from the cache.
+/// Quantises a block of rows of one head. Of a block that doesn't fit into registers at once, all parts but the last
+/// are loaded again, from the cache, when the scale is known.
 template <class Tile>
 TANDEM_DEVICE void quantize_block(Tile& tile, const Scaling& s, const Source& source, const BlockRows& block,
                                   int number, int head, float* of_warps) {
-  const int parts = s.search == Search::known ? 1 : tile.parts(), last = parts - 1;
+  const int parts = tile.parts(), last = parts - 1, steps = s.search == Search::own ? 2 * parts - 1 : parts;
   float largest = 0, factor = 1;
   if (s.search == Search::known) factor = factor_of(*scale_at(s, source, block, number, head), s.norm);
-  const int steps = s.search == Search::own ? 2 * parts - 1 : parts;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     const int part = step <= last ? step : step - parts;
-    tile.load(part);
+    tile.load(head, part);
     if (s.search != Search::known && step <= last) largest = ptx::maximum(largest, tile.largest());
     if (step < last || s.search == Search::none) continue;
     if (s.search == Search::own && step == last) {
-      const float found = scale_of(block_maximum(largest, of_warps) * s.norm, s.largest, s.power_of_two);
-      if (ptx::thread_index() == 0) *scale_at(s, source, block, number, head) = found;
-      factor = factor_of(found, s.norm);
+      const float scale = scale_of(block_maximum(largest, of_warps) * s.norm, s.largest, s.power_of_two);
+      if (ptx::thread_index() == 0) *scale_at(s, source, block, number, head) = scale;
+      factor = factor_of(scale, s.norm);
     }
-    tile.store(part, factor);
+    tile.store(head, part, factor);
   }
   if (s.search != Search::none) return;
   largest = block_maximum(largest, of_warps);
   if (ptx::thread_index() == 0) s.found[static_cast<int64_t>(number) * source.heads + head] = largest;
+}
+
+/// The same for heads that follow each other.
+template <class Tile>
+TANDEM_DEVICE void quantize_heads(Tile& tile, const Scaling& s, const Source& source, const BlockRows& block,
+                                  int number, int first, int last, RowsShared& shared) {
+#pragma unroll 1
+  for (int head = first; head < last; ++head)
+    quantize_block(tile, s, source, block, number, head, shared.largest[head & 1]);
 }
 
 }  // namespace tandem::internal::sm90::quantize

@@ -58,7 +58,8 @@ class QuantizeExecutable final : public Executable {
       : Executable(attention), plan_(plan), device_(std::move(device)), kernels_(kernels) {
     if (plan.hadamard > 1)
       for (int dim = 0; dim < attention.head_dim; ++dim)
-        if (negative_sign(attention.quantization.sign_seed, dim)) signs_[dim / 32] |= 1u << dim % 32;
+        if (negative_sign(attention.quantization.sign_seed, dim))
+          signs_[dim / piece] |= 1u << ((dim % 2 == 0 ? 15 : 31) - dim % piece / 2);
   }
 
   size_t workspace_bytes() const noexcept override { return plan_.workspace_bytes; }
@@ -176,11 +177,13 @@ class QuantizeExecutable final : public Executable {
       params.target = static_cast<uint8_t*>(t.target.data);
       params.target_layout = layout(s);
       params.target_wide = aligned(t.target.data, 8) && multiples(s, 8);
+      params.target_pairs = aligned(t.target.data, 16) && multiples(s, 16) && o.columns % 16 == 0 && o.lanes > 1;
     }
     params.hadamard = is_value ? 1 : plan_.hadamard;
     for (size_t i = 0; i < std::size(signs_); ++i) params.signs[i] = signs_[i];
     params.lane_bits = std::countr_zero(static_cast<unsigned>(o.lanes));
     params.rows_at_once = pass.at_once;
+    params.parts = pass.parts;
     params.heads_at_once = pass.heads_at_once;
     params.integer = t.target_spec.dtype == Dtype::int8;
     return launch(run, kernels_.rows, pass.grid, pass.threads, rows_shared_bytes, params);
@@ -198,6 +201,8 @@ class QuantizeExecutable final : public Executable {
     params.target_head = target.stride[head];
     params.target_group = target.stride[head + 1];
     params.groups_at_once = o.quantize.at_once;
+    params.parts = o.quantize.parts;
+    params.heads_at_once = o.quantize.heads_at_once;
     params.packed_sequences = t.packed;
     params.target_wide = aligned(t.target.data, 16) && params.target_batch % 16 == 0 && params.target_head % 16 == 0 &&
                          params.target_group % 16 == 0;
@@ -253,7 +258,7 @@ class QuantizeExecutable final : public Executable {
   const QuantizePlan plan_;
   const std::shared_ptr<Device> device_;
   const Kernels kernels_;
-  uint32_t signs_[8] = {};
+  uint32_t signs_[32] = {};
 };
 
 }  // namespace

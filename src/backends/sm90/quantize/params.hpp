@@ -65,12 +65,13 @@ struct RowsParams {
   Rotation rotation;
   uint8_t* target;
   Layout target_layout;
-  uint32_t signs[8];                // a bit of each dimension: times -1, before the Hadamard matrix
-  int32_t hadamard;                 // dimensions of its blocks, or 1: none
-  int32_t lane_bits, rows_at_once;  // 2^lane_bits threads
-  int32_t heads_at_once;            // of a block of threads, one after the other
-  bool integer;                     // int8, else e4m3
-  bool target_wide;                 // pieces of 8 bytes can be written
+  uint32_t signs[32];  // of a piece of dimensions each: minus, before the Hadamard matrix; see flip()
+  int32_t hadamard;    // dimensions of its blocks, or 1: none
+  int32_t lane_bits, rows_at_once, parts;
+  int32_t heads_at_once;  // of a block of threads, one after the other
+  bool integer;           // int8, else e4m3
+  bool target_wide;       // pieces of 8 bytes can be written
+  bool target_pairs;      // and two pieces that neighbouring threads hold, where all have such a neighbour
 };
 
 /// Value to groups of 16 keys (ValueLayout::packed). A thread holds two columns of a group.
@@ -79,6 +80,8 @@ struct ValueParams {
   Scaling scaling;
   uint8_t* target;
   int64_t target_batch, target_head, target_group;
+  int32_t heads_at_once;  // of a block of threads, one after the other
+  int32_t parts;
   int32_t groups_at_once;  // in registers, of source.blocks.tile keys
   bool packed_sequences;
   bool target_wide;

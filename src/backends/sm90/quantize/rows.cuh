@@ -11,28 +11,36 @@ namespace tandem::internal::sm90::quantize {
 /// thread, thread, element).
 class RowTile {
  public:
-  TANDEM_DEVICE RowTile(const RowsParams& p, const BlockRows& block, int head) : p_(p), block_(block), head_(head) {}
+  TANDEM_DEVICE RowTile(const RowsParams& p, const BlockRows& block) : p_(p), block_(block) {}
 
-  TANDEM_DEVICE int parts() const { return ceil_divide(p_.source.blocks.tile, p_.rows_at_once); }
+  TANDEM_DEVICE int parts() const { return p_.parts; }
 
-  TANDEM_DEVICE void load(int part) {
+  TANDEM_DEVICE void load(int head, int part) {
     const int row = row_of_part(part);
     const bool used = row < block_.used;
-    const uint16_t* at = row_of(p_.source, block_, used ? row : 0, head_);
+    const uint16_t* at = row_of(p_.source, block_, used ? row : 0, head) + column(0);
+    const int held = used ? pieces() : 0, step = column(1) - column(0);
     Piece raw[pieces_of_thread]{};
+    if (p_.source.wide) {
 #pragma unroll
-    for (int j = 0; j < pieces_of_thread; ++j)
-      if (used && column(j) < p_.source.columns) raw[j] = quantize::load(at + column(j), p_.source.wide);
+      for (int j = 0; j < pieces_of_thread; ++j)
+        if (j < held) raw[j] = *reinterpret_cast<const Piece*>(at + j * step);
+    } else {
+#pragma unroll
+      for (int j = 0; j < pieces_of_thread; ++j)
+        if (j < held) raw[j] = load_by_elements(at + j * step);
+    }
+    const bool rotates = p_.rotation.dims > 0;
+    if (p_.hadamard > 1 && !rotates && used) flip(raw);  // other rows stay 0, not -0
     if (p_.source.is_bf16)
       unpack<bf16>(raw);
     else
       unpack<fp16>(raw);
-    if (p_.scaling.mean != nullptr && used) center();
-    if (p_.rotation.dims > 0 && used) rotate(at, row);
-    if (p_.hadamard > 1) {
-      if (used) flip();  // other rows stay 0, not -0
-      hadamard();
-    }
+    if (p_.scaling.mean != nullptr && used) center(head);
+    if (rotates && used) rotate(row_of(p_.source, block_, row, head), row);
+    if (p_.hadamard == 1) return;
+    if (rotates && used) flip();
+    hadamard();
   }
 
   /// Infinite elements, which are stored as the largest number, don't make the others' scale useless.
@@ -40,29 +48,37 @@ class RowTile {
     float result = 0;
 #pragma unroll
     for (int k = 0; k < 32; ++k) result = ptx::maximum(result, ptx::magnitude(x_[k / 8][k % 8]));
-    if (finite(result)) return result;
-    result = 0;
+    return ptx::any(!finite(result)) ? largest_finite() : result;
+  }
+
+  TANDEM_DEVICE void store(int head, int part, float factor) const {
+    const int row = row_of_part(part), held = row < block_.rows ? pieces() : 0, step = column(1) - column(0);
+    const Layout& l = p_.target_layout;
+    uint8_t* at = p_.target + block_.batch * l.batch +
+                  static_cast<int64_t>(block_.offset + block_.first + (held > 0 ? row : 0)) * l.row + head * l.head +
+                  column(0);
+#pragma unroll
+    for (int j = 0; j < pieces_of_thread; j += 2) {
+      Eight a{rounded(x_[j], factor), rounded(x_[j] + 4, factor)};
+      Eight b{rounded(x_[j + 1], factor), rounded(x_[j + 1] + 4, factor)};
+      if (p_.target_pairs) {
+        store_pair(at + j * step, step, j + (ptx::thread_index() & 1) < held, a, b);
+        continue;
+      }
+      if (j < held) store_eight(at + j * step, a);
+      if (j + 1 < held) store_eight(at + (j + 1) * step, b);
+    }
+  }
+
+ private:
+  TANDEM_DEVICE float largest_finite() const {
+    float result = 0;
 #pragma unroll
     for (int k = 0; k < 32; ++k)
       if (finite(x_[k / 8][k % 8])) result = ptx::maximum(result, ptx::magnitude(x_[k / 8][k % 8]));
     return result;
   }
 
-  TANDEM_DEVICE void store(int part, float factor) const {
-    const int row = row_of_part(part);
-    if (row >= block_.rows) return;
-    const Layout& l = p_.target_layout;
-    uint8_t* at = p_.target + block_.batch * l.batch +
-                  static_cast<int64_t>(block_.offset + block_.first + row) * l.row + head_ * l.head;
-#pragma unroll
-    for (int j = 0; j < pieces_of_thread; ++j) {
-      if (column(j) >= p_.source.columns) continue;
-      const uint32_t low = rounded(x_[j], factor), high = rounded(x_[j] + 4, factor);
-      store_eight(at + column(j), low, high);
-    }
-  }
-
- private:
   struct alignas(8) Eight {
     uint32_t low, high;
   };
@@ -78,6 +94,10 @@ class RowTile {
   TANDEM_DEVICE int lane() const { return ptx::thread_index() & ((1 << p_.lane_bits) - 1); }
   TANDEM_DEVICE int number(int j) const { return lane() + (j << p_.lane_bits); }
   TANDEM_DEVICE int column(int j) const { return piece * number(j); }
+  /// How many pieces of a row the thread has.
+  TANDEM_DEVICE int pieces() const {
+    return (p_.source.columns - column(0) + column(1) - column(0) - 1) / piece >> p_.lane_bits;
+  }
 
   /// The thread's row in a part of the block; behind all rows where it has none.
   TANDEM_DEVICE int row_of_part(int part) const {
@@ -96,20 +116,34 @@ class RowTile {
     return packed;
   }
 
-  TANDEM_DEVICE void store_eight(uint8_t* at, uint32_t low, uint32_t high) const {
+  TANDEM_DEVICE void store_eight(uint8_t* at, const Eight& x) const {
     if (p_.target_wide) {
-      *reinterpret_cast<Eight*>(at) = {low, high};
+      *reinterpret_cast<Eight*>(at) = x;
       return;
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      at[i] = static_cast<uint8_t>(low >> 8 * i);
-      at[4 + i] = static_cast<uint8_t>(high >> 8 * i);
+      at[i] = static_cast<uint8_t>(x.low >> 8 * i);
+      at[4 + i] = static_cast<uint8_t>(x.high >> 8 * i);
     }
   }
 
-  TANDEM_DEVICE void center() {
-    const float* mean = p_.scaling.mean + block_.batch * p_.scaling.mean_batch + head_ * p_.scaling.mean_head;
+  /// Neighbouring threads have neighbouring pieces: the lower one stores the first of both, the upper one the second,
+  /// so that whole sectors are written.
+  TANDEM_DEVICE void store_pair(uint8_t* at, int step, bool exists, const Eight& a, const Eight& b) const {
+    const bool upper = (ptx::thread_index() & 1) != 0;
+    const Eight given = upper ? a : b;
+    const Eight taken{static_cast<uint32_t>(ptx::shuffle_xor(static_cast<int>(given.low), 1)),
+                      static_cast<uint32_t>(ptx::shuffle_xor(static_cast<int>(given.high), 1))};
+    if (!exists) return;
+    if (upper)
+      *reinterpret_cast<Piece*>(at + step - piece) = {{taken.low, taken.high, b.low, b.high}};
+    else
+      *reinterpret_cast<Piece*>(at) = {{a.low, a.high, taken.low, taken.high}};
+  }
+
+  TANDEM_DEVICE void center(int head) {
+    const float* mean = p_.scaling.mean + block_.batch * p_.scaling.mean_batch + head * p_.scaling.mean_head;
 #pragma unroll
     for (int j = 0; j < pieces_of_thread; ++j) {
       if (column(j) >= p_.source.columns) continue;
@@ -195,13 +229,25 @@ class RowTile {
 
   // ------------------------------------------------------------------------------------- signs and Hadamard matrix
 
+  /// Before and after the elements are unpacked. Bits 15 - i and 31 - i of a piece's word are the signs of elements 2i
+  /// and 2i + 1: shifted by i they are where those of a pair of 16-bit elements are.
+  TANDEM_DEVICE void flip(Piece (&raw)[pieces_of_thread]) const {
+#pragma unroll
+    for (int j = 0; j < pieces_of_thread; ++j) {
+      const uint32_t signs = p_.signs[number(j) & 31];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) raw[j].words[i] ^= signs << i & 0x80008000u;
+    }
+  }
   TANDEM_DEVICE void flip() {
 #pragma unroll
     for (int j = 0; j < pieces_of_thread; ++j) {
-      const uint32_t bits = p_.signs[number(j) >> 2 & 7] >> 8 * (number(j) & 3);
+      const uint32_t signs = p_.signs[number(j) & 31];
 #pragma unroll
-      for (int i = 0; i < piece; ++i)
-        x_[j][i] = std::bit_cast<float>(std::bit_cast<uint32_t>(x_[j][i]) ^ (bits >> i << 31));
+      for (int i = 0; i < piece; ++i) {
+        const uint32_t sign = signs << (i / 2 + (i % 2 == 0 ? 16 : 0)) & 0x80000000u;
+        x_[j][i] = std::bit_cast<float>(std::bit_cast<uint32_t>(x_[j][i]) ^ sign);
+      }
     }
   }
 
@@ -243,7 +289,6 @@ class RowTile {
 
   const RowsParams& p_;
   const BlockRows& block_;
-  int head_;
   float x_[pieces_of_thread][piece];
 };
 
@@ -259,11 +304,8 @@ TANDEM_DEVICE void quantize_rows_of(const RowsParams& p) {
   if (empty && p.scaling.search != Search::none) return;
   if (empty) block.rows = block.used = 0;
   RowsShared& shared = ptx::dynamic_shared<RowsShared>();
-#pragma unroll 1
-  for (int head = first; head < last; ++head) {
-    RowTile tile(p, block, head);
-    quantize_block(tile, p.scaling, p.source, block, number, head, shared.largest[head & 1]);
-  }
+  RowTile tile(p, block);
+  quantize_heads(tile, p.scaling, p.source, block, number, first, last, shared);
 }
 
 }  // namespace tandem::internal::sm90::quantize

@@ -21,7 +21,8 @@ TANDEM_DEVICE void search_pieces(const ColumnsParams& p, const BlockRows& block,
 #pragma unroll
   for (int k = 0; k < rows; ++k) {
     const int row = lane + k * mean_lanes;
-    if (row < block.used) raw[k] = load(row_of(p.source, block, row, head) + column, p.source.wide);
+    const uint16_t* at = row_of(p.source, block, row, head) + column;
+    if (row < block.used) raw[k] = p.source.wide ? *reinterpret_cast<const Piece*>(at) : load_by_elements(at);
   }
 #pragma unroll
   for (int i = 0; i < piece; ++i) {

@@ -9,47 +9,42 @@ namespace tandem::internal::sm90::quantize {
 
 class GroupTile {
  public:
-  TANDEM_DEVICE GroupTile(const ValueParams& p, const BlockRows& block, int head) : p_(p), block_(block), head_(head) {
+  TANDEM_DEVICE GroupTile(const ValueParams& p, const BlockRows& block) : p_(p), block_(block) {
     const int pairs = p.source.columns / 2;
     slot_ = ptx::thread_index() / pairs;
     pair_ = ptx::thread_index() - slot_ * pairs;
-    if (p.scaling.mean == nullptr || slot_ >= p.groups_at_once) return;
-    const float* mean = p.scaling.mean + block.batch * p.scaling.mean_batch + head * p.scaling.mean_head + 2 * pair_;
-    mean_[0] = mean[0];
-    mean_[1] = mean[1];
   }
 
-  TANDEM_DEVICE int parts() const { return ceil_divide(p_.source.blocks.tile, p_.groups_at_once * value_group); }
+  TANDEM_DEVICE int parts() const { return p_.parts; }
 
-  TANDEM_DEVICE void load(int part) {
-    const int group = slot_ + part * p_.groups_at_once;
-    key_ = group * value_group;
-    exists_ = slot_ < p_.groups_at_once && key_ < p_.source.blocks.tile && key_ < block_.rows;
-    const int keys = exists_ ? clamp(block_.used - key_, 0, value_group) : 0;
-    const uint16_t* at = row_of(p_.source, block_, keys > 0 ? key_ : 0, head_) + 2 * pair_;
-    uint32_t raw[value_group];
+  TANDEM_DEVICE void load(int head, int part) {
+    const int key = key_of_part(part), keys = keys_at(key);
+    const uint16_t* at = row_of(p_.source, block_, keys > 0 ? key : 0, head) + 2 * pair_;
+    uint32_t raw[value_group]{};
+    if (p_.source.wide) {
 #pragma unroll
-    for (int k = 0; k < value_group; ++k) raw[k] = k < keys ? load_pair(at + k * p_.source.layout.row) : 0;
+      for (int k = 0; k < value_group; ++k)
+        if (k < keys) raw[k] = *reinterpret_cast<const uint32_t*>(at + k * p_.source.layout.row);
+    } else {
+#pragma unroll
+      for (int k = 0; k < value_group; ++k)
+        if (k < keys) raw[k] = load_pair(at + k * p_.source.layout.row);
+    }
     if (p_.source.is_bf16)
       unpack<bf16>(raw);
     else
       unpack<fp16>(raw);
-    if (p_.scaling.mean != nullptr) center(keys);
+    if (p_.scaling.mean != nullptr) center(head, keys);
   }
 
   TANDEM_DEVICE float largest() const {
     float result = 0;
 #pragma unroll
     for (int k = 0; k < 2 * value_group; ++k) result = ptx::maximum(result, ptx::magnitude(x_[k % 2][k / 2]));
-    if (finite(result)) return result;
-    result = 0;
-#pragma unroll
-    for (int k = 0; k < 2 * value_group; ++k)
-      if (finite(x_[k % 2][k / 2])) result = ptx::maximum(result, ptx::magnitude(x_[k % 2][k / 2]));
-    return result;
+    return ptx::any(!finite(result)) ? largest_finite() : result;
   }
 
-  TANDEM_DEVICE void store(int, float factor) const {
+  TANDEM_DEVICE void store(int head, int part, float factor) const {
     uint32_t a[4], b[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
@@ -67,20 +62,26 @@ class GroupTile {
       else
         b[w] = other;
     }
-    if (!exists_) return;
-    int64_t group = (block_.first + key_) / value_group;
+    const int key = key_of_part(part);
+    if (key >= block_.rows) return;
+    int64_t group = (block_.first + key) / value_group;
     if (p_.packed_sequences) group += first_block(block_.offset, value_group, block_.batch);
-    uint8_t* at = p_.target + block_.batch * p_.target_batch + head_ * p_.target_head + group * p_.target_group +
+    uint8_t* at = p_.target + block_.batch * p_.target_batch + head * p_.target_head + group * p_.target_group +
                   (2 * pair_ - (upper ? 1 : 0)) * value_group;
     store_column(at, a);
     store_column(at + 2 * value_group, b);
   }
 
  private:
-  TANDEM_DEVICE uint32_t load_pair(const uint16_t* at) const {
-    if (p_.source.wide) return *reinterpret_cast<const uint32_t*>(at);
-    return at[0] | static_cast<uint32_t>(at[1]) << 16;
+  TANDEM_DEVICE float largest_finite() const {
+    float result = 0;
+#pragma unroll
+    for (int k = 0; k < 2 * value_group; ++k)
+      if (finite(x_[k % 2][k / 2])) result = ptx::maximum(result, ptx::magnitude(x_[k % 2][k / 2]));
+    return result;
   }
+
+  TANDEM_DEVICE static uint32_t load_pair(const uint16_t* at) { return at[0] | static_cast<uint32_t>(at[1]) << 16; }
 
   template <class Element>
   TANDEM_DEVICE void unpack(const uint32_t (&raw)[value_group]) {
@@ -88,11 +89,22 @@ class GroupTile {
     for (int k = 0; k < value_group; ++k) ptx::unpack<Element>(raw[k], x_[0][k], x_[1][k]);
   }
 
-  TANDEM_DEVICE void center(int keys) {
+  /// The first key of the thread's group in a part of the block; behind all keys where it has none.
+  TANDEM_DEVICE int key_of_part(int part) const {
+    const int key = (slot_ + part * p_.groups_at_once) * value_group;
+    return slot_ < p_.groups_at_once && key < p_.source.blocks.tile ? key : forward::ragged_rows;
+  }
+  TANDEM_DEVICE int keys_at(int key) const { return clamp(block_.used - key, 0, value_group); }
+
+  TANDEM_DEVICE void center(int head, int keys) {
+    if (keys == 0) return;
+    const float* mean =
+        p_.scaling.mean + block_.batch * p_.scaling.mean_batch + head * p_.scaling.mean_head + 2 * pair_;
+    const float low = mean[0], high = mean[1];
 #pragma unroll
     for (int k = 0; k < value_group; ++k) {
-      x_[0][k] = k < keys ? x_[0][k] - mean_[0] : 0;
-      x_[1][k] = k < keys ? x_[1][k] - mean_[1] : 0;
+      x_[0][k] = k < keys ? x_[0][k] - low : 0;
+      x_[1][k] = k < keys ? x_[1][k] - high : 0;
     }
   }
 
@@ -113,21 +125,20 @@ class GroupTile {
 
   const ValueParams& p_;
   const BlockRows& block_;
-  int head_, slot_, pair_;
-  int key_ = 0;
-  bool exists_ = false;
-  float mean_[2]{};
+  int slot_, pair_;
   float x_[2][value_group];  // of each column
 };
 
 TANDEM_DEVICE void quantize_groups_of(const ValueParams& p) {
   ptx::allow_next_kernel();
   ptx::wait_for_previous_kernel();
-  const int number = ptx::block_index() / p.source.heads, head = ptx::block_index() - number * p.source.heads;
+  const int sections = ceil_divide(p.source.heads, p.heads_at_once), number = ptx::block_index() / sections;
+  const int first = (ptx::block_index() - number * sections) * p.heads_at_once;
   const BlockRows block = find_block(p.source, number);
   if (block.batch >= p.source.batch || block.rows <= 0) return;
-  GroupTile tile(p, block, head);
-  quantize_block(tile, p.scaling, p.source, block, number, head, ptx::dynamic_shared<RowsShared>().largest[0]);
+  GroupTile tile(p, block);
+  quantize_heads(tile, p.scaling, p.source, block, number, first, least(first + p.heads_at_once, p.source.heads),
+                 ptx::dynamic_shared<RowsShared>());
 }
 
 }  // namespace tandem::internal::sm90::quantize
