@@ -9,6 +9,7 @@
 #include "tools/bench/benchmark.hpp"
 #include "tools/bench/fp8.hpp"
 #include "tools/bench/plot.hpp"
+#include "tools/bench/quantiser.hpp"
 #include "tools/commands.hpp"
 #include "tools/cuda_memory.hpp"
 #include "tools/failure.hpp"
@@ -26,7 +27,7 @@ struct BenchOptions {
   std::string head_dims, lengths, mask = "both", dtype, json_path, plot_path;
   int64_t tokens = 0, hidden = 0;
   int samples = 0, threads = 0;
-  bool backward = false, quick = false, ablation = false, plain_value = false;
+  bool backward = false, quick = false, ablation = false, plain_value = false, quantiser = false;
   std::string fp8;  // a method
 };
 
@@ -218,6 +219,33 @@ void run_fp8(const BenchOptions& o, const std::vector<BenchCase>& cases, Memory&
   }
 }
 
+/// The quantiser's methods against a copy of as many bytes.
+void run_quantiser(const BenchOptions& o, Memory& memory, int samples) {
+  if (o.backend != Backend::sm90) throw Failure("--quantiser: the copy is a GPU's; it needs the backend sm90");
+  const QuantiserReport report = measure_quantiser(memory, samples);
+  fmt::print("{:<7}{:>5}{:>8}  {:<36}{:>8}{:>7}{:>9}{:>8}\n", "tensor", "d", "tokens", "method", "us", "TB/s",
+             "of copy", "spread");
+  json rows = json::array();
+  for (const QuantiserRow& r : report.rows) {
+    fmt::print("{:<7}{:>5}{:>8}  {:<36}{:>8.1f}{:>7.2f}{:>9.3f}{:>7.1f}%\n", r.tensor, r.head_dim, r.tokens, r.method,
+               r.seconds * 1e6, r.bandwidth * 1e-12, r.of_copy, r.spread * 100);
+    rows.push_back({{"tensor", r.tensor},
+                    {"method", r.method},
+                    {"head_dim", r.head_dim},
+                    {"tokens", r.tokens},
+                    {"seconds", r.seconds},
+                    {"bytes", r.bytes},
+                    {"of_copy", r.of_copy},
+                    {"spread", r.spread}});
+  }
+  fmt::print("a copy reads and writes {:.2f} TB/s\n", report.copy_bandwidth * 1e-12);
+  if (o.json_path.empty()) return;
+  json all = results_json({}, memory);
+  all["copy_bytes_per_second"] = report.copy_bandwidth;
+  all["rows"] = rows;
+  write_file(o.json_path, all.dump(2) + "\n");
+}
+
 void print_notes(const std::vector<BenchRow>& rows, const Benchmark& benchmark) {
   std::string last;
   for (const BenchRow& row : rows) {
@@ -255,6 +283,7 @@ void bench(BenchOptions options) {
                       : options.quick                    ? 5
                       : options.backend == Backend::sm90 ? 20
                                                          : 7;
+  if (options.quantiser) return run_quantiser(options, *memory, samples);
   if (!options.fp8.empty()) return run_fp8(options, cases, *memory, samples);
   Benchmark benchmark(*memory, options.backend, options.threads, samples, cases);
   const auto rows = options.ablation ? run_ablation(benchmark, cases.at(0)) : run_grid(benchmark, cases);
@@ -295,6 +324,7 @@ void add_bench(CLI::App& program) {
   command->add_option("--samples", o->samples, "Samples a case")->check(CLI::Range(1, 10000));
   command->add_option("--threads", o->threads, "CPU threads; otherwise all")->check(CLI::Range(1, 1 << 16));
   command->add_flag("--backward", o->backward, "Measure the backward pass");
+  command->add_flag("--quantiser", o->quantiser, "Measure the quantiser's methods, against a copy by the device");
   command
       ->add_option("--fp8", o->fp8,
                    "Measure 8-bit attention: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")
