@@ -3,12 +3,14 @@
 
 usage: run.py --build BUILD --compiler CXX [--part I/N | --all] [--jobs N] [NAME...]
 
-A mutated kernel is compiled as the build compiles it, linked with the emulator, and run by `tandem run --check`.
-`--part` takes every N-th mutation from the I-th on; `--part day/N` lets the day choose, so that CI sees all in N days.
+A mutated kernel is compiled as the build compiles it, linked with the emulator, and run by `tandem run --check` or, where a
+group names tests instead of problems, by one of the emulator's tests.
+`--part` takes every N-th mutation from the I-th on; `--part sources/N` lets a hash of the kernels, the emulator and the
+mutations choose: the same for every run of a commit, another for most commits that touch them.
 """
 import argparse
 import concurrent.futures
-import datetime
+import hashlib
 import os
 import pathlib
 import re
@@ -19,10 +21,11 @@ import tempfile
 import backward
 import forward
 import kinds as kind
+import others
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
-GROUPS = forward.GROUPS + backward.GROUPS
+GROUPS = forward.GROUPS + backward.GROUPS + others.GROUPS
 SEEDS = (1, 2)
 FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1",
          "-fsanitize=thread,signed-integer-overflow,integer-divide-by-zero,shift,bounds", "-fPIC", "-fno-optimize-sibling-calls", "-w",
@@ -63,15 +66,25 @@ def kinds_of(report):
     return [line.split(":")[0] for line in report.splitlines() if line and not line.startswith(" ") and ":" in line]
 
 
-def observe(options, library, group, problem, seed):
+def runs(options, group):
+    """The commands that a group is observed by, each with a name."""
+    tests = options.build / "tests/emulator"
+    for test in group.get("tests", ()):
+        program, name = test.split()
+        yield name, [str(tests / program), f"--gtest_filter={name}"]
+    for problem in group.get("problems", ()):
+        for seed in SEEDS:
+            yield f"{problem}, seed {seed}", [str(options.build / "bin/tandem"), "run", *problem.split(), "--backend", "emulator",
+                                              "--seed", str(seed), "--check"]
+
+
+def observe(library, group, command):
     """One run: the kinds of what was found, and the report."""
     with tempfile.NamedTemporaryFile("r") as report:
         environment = dict(os.environ, TANDEM_EMULATOR_LIBRARY=str(library), TANDEM_EMULATOR_REPORT=report.name,
                            TANDEM_EMULATOR_OPTIONS=group["options"])
-        command = [str(options.build / "bin/tandem"), "run", *problem.split(), "--backend", "emulator", "--seed", str(seed),
-                   "--check"]
         try:
-            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
             return {"timeout"}, ""
         text = report.read()
@@ -79,7 +92,8 @@ def observe(options, library, group, problem, seed):
     if result.returncode < 0:
         kinds.add(f"signal {-result.returncode}")
     elif result.returncode and not kinds:
-        kinds.add(kind.NUMBERS if "check against" in result.stdout else f"exit {result.returncode}")
+        judged = "check against" in result.stdout or "Failure" in result.stdout
+        kinds.add(kind.NUMBERS if judged else f"exit {result.returncode}")
     return kinds, text or result.stdout[-300:] + result.stderr[-300:]
 
 
@@ -115,14 +129,13 @@ def examine(options, mutant):
             library = compile_mutant(options, mutant, pathlib.Path(folder))
         except subprocess.CalledProcessError as error:
             return False, f"BROKEN  {mutant.title()}: does not compile:\n{error.stderr[:400]}"
-        for problem in mutant.group["problems"]:
-            for seed in SEEDS:
-                kinds, report = observe(options, library, mutant.group, problem, seed)
-                seen |= kinds
-                text = text or report
-                if kinds & mutant.kinds:
-                    first = next((line for line in report.splitlines() if line.split(":")[0] in mutant.kinds), "wrong numbers")
-                    return True, f"caught  {mutant.title()}\n          {first.strip()[:150]}"
+        for _, command in runs(options, mutant.group):
+            kinds, report = observe(library, mutant.group, command)
+            seen |= kinds
+            text = text or report
+            if kinds & mutant.kinds:
+                first = next((line for line in report.splitlines() if line.split(":")[0] in mutant.kinds), "wrong numbers")
+                return True, f"caught  {mutant.title()}\n          {first.strip()[:150]}"
     if kind.EQUIVALENT in mutant.kinds:
         return not seen, f"{'right' if not seen else 'WRONG'}   {mutant.title()}: {', '.join(seen) or 'nothing reported'}"
     return False, f"MISSED  {mutant.title()}: {', '.join(sorted(seen)) or 'nothing reported'}, not {', '.join(sorted(mutant.kinds))}\n{text[:600]}"
@@ -131,12 +144,20 @@ def examine(options, mutant):
 def sound(options, group):
     """The kernel as it is must pass, or nothing that its mutants do says anything. Returns what is wrong."""
     library = options.build / "src/libtandem_emulator.so"
-    for problem in group["problems"]:
-        for seed in SEEDS:
-            kinds, report = observe(options, library, group, problem, seed)
-            if kinds:
-                return f"UNSOUND {group['kernel']}, {problem}, seed {seed}, without a mutation: {', '.join(kinds)}\n{report[:600]}"
+    for name, command in runs(options, group):
+        kinds, report = observe(library, group, command)
+        if kinds:
+            return f"UNSOUND {group['kernel']}, {name}, without a mutation: {', '.join(kinds)}\n{report[:600]}"
     return None
+
+
+def sources_number():
+    """A number that the kernels, the emulator and the mutations decide."""
+    digest = hashlib.sha256()
+    for folder in (SM90, ROOT / "src/backends/emulator", pathlib.Path(__file__).parent):
+        for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            digest.update(file.read_bytes())
+    return int(digest.hexdigest(), 16)
 
 
 def chosen(options, mutants):
@@ -145,7 +166,7 @@ def chosen(options, mutants):
     if options.all:
         return mutants
     part, parts = options.part.split("/")
-    part = datetime.date.today().toordinal() if part == "day" else int(part)
+    part = sources_number() if part == "sources" else int(part)
     return mutants[part % int(parts)::int(parts)]
 
 
@@ -164,9 +185,8 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--archive", type=pathlib.Path, help="the emulator as a static library")
     parser.add_argument("--link", default="boost_context,backtrace", help="libraries to link, comma-separated")
-    parser.add_argument("--part", default="day/4")
+    parser.add_argument("--part", default="sources/4")
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--unproven", action="store_true", help="those that nobody has seen reported yet, too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -176,13 +196,14 @@ def main():
     stale = [line for line in (mutant.stale() for mutant in mutants) if line]
     if stale:
         sys.exit("\n".join(stale))
-    unsound = [line for line in (sound(options, group) for group in GROUPS) if line]
+    mutants = chosen(options, mutants)
+    groups = [group for group in GROUPS if any(mutant.group is group for mutant in mutants)]
+    unsound = [line for line in (sound(options, group) for group in groups) if line]
     if unsound:
         sys.exit("\n".join(unsound))
-    mutants = chosen(options, [mutant for mutant in mutants if options.unproven or not mutant.group.get("unproven")])
     with tempfile.TemporaryDirectory() as work:
         options.work = pathlib.Path(work)
-        compile_others(options, [mutant.group for mutant in mutants])
+        compile_others(options, groups)
         good = examine_all(options, mutants)
     print(f"{good} of {len(mutants)} mutants behave as foretold")
     return 0 if good == len(mutants) else 1
