@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/sm90/backward/variants.hpp"
+#include "tests/emulator/kernels.hpp"
 #include "tools/judge.hpp"
 #include "tools/sweep.hpp"
 
@@ -53,13 +55,7 @@ std::vector<SweepCase> shapes() {
   return list;
 }
 
-std::vector<KernelInfo> kernels() {
-  std::vector<KernelInfo> list;
-  for (size_t i = 0; i < kernel_count(); ++i)
-    if (std::string_view(kernel_info(i).pass) == "backward" && kernel_info(i).head_dim > 0)
-      list.push_back(kernel_info(i));
-  return list;
-}
+std::vector<KernelInfo> kernels() { return emulated_kernels(internal::sm90::backward_variants); }
 
 class BackwardKernel : public testing::TestWithParam<size_t> {
  protected:

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/sm90/variants.hpp"
+#include "tests/emulator/kernels.hpp"
 #include "tools/judge.hpp"
 #include "tools/sweep.hpp"
 
@@ -79,13 +81,7 @@ const Shape shapes[] = {
     {"padded_narrow", 1, 191, 129, 2, 2, causal(), false, false, Layout::padded, 8},
 };
 
-std::vector<KernelInfo> kernels() {
-  std::vector<KernelInfo> list;
-  for (size_t i = 0; i < kernel_count(); ++i)
-    if (std::string_view(kernel_info(i).pass) == "forward" && kernel_info(i).head_dim > 0)
-      list.push_back(kernel_info(i));
-  return list;
-}
+std::vector<KernelInfo> kernels() { return emulated_kernels(internal::sm90::forward_variants); }
 
 class ForwardKernel : public testing::TestWithParam<size_t> {};
 
@@ -108,8 +104,6 @@ SweepCase case_of(const KernelInfo& kernel, const Shape& shape) {
 
 TEST_P(ForwardKernel, PassesTheChecks) {
   const KernelInfo kernel = kernels()[GetParam()];
-  if (std::string_view(kernel.dtype) != "bf16" && std::string_view(kernel.dtype) != "fp16")
-    GTEST_SKIP() << kernel.name << " takes quantised tensors, which have tests of their own";
   const Status status = available(Backend::emulator);
   ASSERT_TRUE(status.ok()) << status.message;
   const auto memory = memory_for(Backend::emulator);
