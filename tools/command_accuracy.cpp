@@ -62,7 +62,7 @@ void accuracy(CommandOptions options) {
   print_accuracy(rows, lengths);
   const std::string title = fmt::format("8-bit attention on {} ({})", memory->device_name(), name(o.backend));
   if (!options.json_path.empty()) {
-    write_file(options.json_path, accuracy_json(rows, lengths, memory->device_name(), o.backend));
+    write_file(options.json_path, accuracy_json(rows, lengths, memory->device_name(), o.backend, TANDEM_COMMIT));
   }
   if (!options.plot_path.empty()) {
     draw([&](const std::string& output) { return accuracy_script(rows, lengths, title, options.plot_path, output); },

@@ -40,7 +40,7 @@ void print_accuracy(const std::vector<AccuracyRow>& rows, const std::vector<Leng
 }
 
 std::string accuracy_json(const std::vector<AccuracyRow>& rows, const std::vector<LengthRow>& lengths,
-                          const std::string& device, Backend backend) {
+                          const std::string& device, Backend backend, const std::string& commit) {
   json list = json::array(), study = json::array();
   for (const AccuracyRow& row : rows) {
     list.push_back({{"data", row.data}, {"method", row.method}, {"rmse", number(row.rmse, row.note)}});
@@ -55,8 +55,8 @@ std::string accuracy_json(const std::vector<AccuracyRow>& rows, const std::vecto
                      {"drift", number(row.drift, row.note)}});
     if (!row.note.empty()) study.back()["note"] = row.note;
   }
-  const json all = {
-      {"device", device}, {"backend", name(backend)}, {"version", version()}, {"rows", list}, {"lengths", study}};
+  const json all = {{"device", device}, {"backend", name(backend)}, {"commit", commit}, {"version", version()},
+                    {"rows", list},     {"lengths", study}};
   return all.dump(2) + "\n";
 }
 
