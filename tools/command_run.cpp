@@ -72,7 +72,7 @@ void require_run(const Status& status) {
   if (status.ok() || reports.empty()) return require(status, "running");
   std::fflush(stdout);
   for (const std::string& report : reports) fmt::print(stderr, "{}\n", report);
-  throw Failure(fmt::format("running: the emulator found {} faults", reports.size()));
+  throw Failure(fmt::format("running: the emulator found {} fault{}", reports.size(), reports.size() == 1 ? "" : "s"));
 }
 
 /// Runs the job, prints what was done, and brings the results back.
