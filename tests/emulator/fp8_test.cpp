@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/sm90/forward_fp8/variants.hpp"
 #include "common/dtypes.hpp"
 #include "common/quantized.hpp"
 #include "oracle/random.hpp"
@@ -59,15 +60,19 @@ const Case cases[] = {
     {"peaked", 1, 130, 900, 2, 1, false, -1, -1, false, false, block, Dtype::bf16, false, true, 40},
     {"long", 1, 64, 2200, 1, 1},
     {"long_causal_packed", 2, 200, 2300, 1, 1, true, -1, -1, true},
+    {"mean_long", 1, 130, 1300, 2, 1, true, -1, -1, false, false, block, Dtype::fp16, true},
+    {"mean_long_packed", 2, 140, 1200, 1, 1, false, -1, -1, true, true, block, Dtype::bf16, true},
+    {"mean_long_window", 1, 300, 1100, 1, 1, false, 130, 40, false, false, head, Dtype::e4m3, true},
+    {"mean_promoted", 1, 40, 16700, 1, 1, false, -1, -1, false, false, block, Dtype::bf16, true},
     {"narrow", 1, 130, 190, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 16},
 };
 
 /// One case's tensors, and what they stand for.
 class Fp8Problem {
  public:
-  Fp8Problem(const Case& c, const KernelInfo& kernel) : c_(c) {
-    int8_ = std::string_view(kernel.dtype) == "int8";
-    rows_ = std::string_view(kernel.name).find("rows") != std::string_view::npos;
+  Fp8Problem(const Case& c, const internal::sm90::forward_fp8::Config& kernel) : c_(c) {
+    int8_ = kernel.dtype == Dtype::int8;
+    rows_ = kernel.value_layout == ValueLayout::rows;
     dim_ = kernel.head_dim - c.fewer_columns;
     lengths();
     specs();
@@ -326,25 +331,18 @@ class Fp8Problem {
   float out_scale_ = 0x1p-7f;
 };
 
-std::vector<KernelInfo> kernels() {
-  std::vector<KernelInfo> list;
-  for (size_t i = 0; i < kernel_count(); ++i) {
-    const KernelInfo& info = kernel_info(i);
-    const std::string_view dtype = info.dtype;
-    if (std::string_view(info.pass) == "forward" && (dtype == "e4m3" || dtype == "int8")) list.push_back(info);
-  }
-  return list;
-}
+using internal::sm90::forward_fp8::Variant;
+const auto& kernels = internal::sm90::forward_fp8_variants;  // known without a compiler of kernels, too
 
 class Fp8Kernel : public testing::TestWithParam<size_t> {};
 
 TEST_P(Fp8Kernel, PassesTheChecks) {
-  const KernelInfo kernel = kernels()[GetParam()];
+  const Variant& kernel = kernels[GetParam()];
   const Status status = available(Backend::emulator);
   ASSERT_TRUE(status.ok()) << status.message;
   int served = 0;
   for (const Case& c : cases) {
-    Fp8Problem problem(c, kernel);
+    Fp8Problem problem(c, kernel.config);
     std::vector<uint8_t> first;
     const uint64_t seeds = c.queries * c.keys > 120000 ? 1 : 2;
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -377,9 +375,9 @@ TEST_P(Fp8Kernel, PassesTheChecks) {
   EXPECT_GE(served, 1) << kernel.name << " serves none of the shapes";
 }
 
-std::string test_name(const testing::TestParamInfo<size_t>& info) { return kernels()[info.param].name; }
+std::string test_name(const testing::TestParamInfo<size_t>& info) { return kernels[info.param].name; }
 
-INSTANTIATE_TEST_SUITE_P(Emulator, Fp8Kernel, testing::Range(size_t{0}, kernels().size()), test_name);
+INSTANTIATE_TEST_SUITE_P(Emulator, Fp8Kernel, testing::Range(size_t{0}, std::size(kernels)), test_name);
 
 }  // namespace
 }  // namespace tandem

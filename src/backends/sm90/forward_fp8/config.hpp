@@ -33,8 +33,8 @@ struct Config {
   // As of the 16-bit kernels (forward/config.hpp).
   constexpr int registers_producer() const { return consumers == 3 ? 32 : 40; }
   constexpr int registers_consumer() const { return consumers == 3 ? 160 : 232; }
-  /// Bytes of a consumer's float32 sums and their references, or of its staged output.
-  constexpr int output_bytes() const { return 64 * head_dim * (promotes ? 4 : 2) + (promotes ? 128 * 8 : 0); }
+  /// Bytes of a consumer's float32 sums and their references, or of its staged output and the value's mean.
+  constexpr int output_bytes() const { return 64 * head_dim * (promotes ? 4 : 2) + 1024; }
   /// sizeof(Shared<config>), which host code can't see; shared.cuh holds the two together.
   constexpr int shared_bytes() const {
     const int query = query_buffers * consumers * 64 * head_dim;

@@ -19,14 +19,16 @@ struct Epilogue {
 
   /// `value_scale`: what O's values are in units of.
   TANDEM_DEVICE void store(Output& output, RowSums& rows, float value_scale) {
+    float mean[mean_channels];  // asked for early: everything until it is needed hides the latency
+    if (params.value_mean != nullptr) load_mean(mean);
     float factor[2];
     forward::EpilogueRows{params, tile, consumer, warp, lane}.finish(output, rows, factor);
     // Where the row saw no key its factor is 0, and takes the mean along.
     const float sees[2] = {factor[0] == 0 ? 0.0f : 1.0f, factor[1] == 0 ? 0.0f : 1.0f};
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; ++i) output[i] *= factor[fragment_upper(i)] * value_scale;
-    if (params.value_mean != nullptr) add_mean(output, sees);
     await_buffer(consumer, issuer());
+    if (params.value_mean != nullptr) add_mean(output, mean, sees);
     if (params.out_dtype == Dtype::bf16)
       stage16<bf16>(output);
     else if (params.out_dtype == Dtype::fp16)
@@ -53,16 +55,32 @@ struct Epilogue {
   static TANDEM_DEVICE int barrier(int consumer) { return forward::consumer_barrier(config.consumers, consumer); }
   TANDEM_DEVICE bool issuer() const { return warp == 0 && lane == 0; }
 
-  TANDEM_DEVICE void add_mean(Output& output, const float (&sees)[2]) const {
+  static constexpr int mean_channels = ceil_divide(config.head_dim, 128);  // that a thread brings
+
+  TANDEM_DEVICE void load_mean(float (&mean)[mean_channels]) const {
     const int32_t batch = least(tile.batch, params.batch - 1);
-    const float* mean =
+    const float* of_head =
         params.value_mean + batch * params.mean_batch_stride + tile.head / params.group * params.mean_head_stride;
+#pragma unroll
+    for (int i = 0; i < mean_channels; ++i) {
+      const int channel = 128 * i + 32 * warp + lane;
+      mean[i] = channel < params.value_dim ? of_head[channel * params.mean_channel_stride] : 0.0f;
+    }
+  }
+  /// The mean passes through shared memory behind the staged output.
+  TANDEM_DEVICE void add_mean(Output& output, const float (&mean)[mean_channels], const float (&sees)[2]) {
+    auto* shared_mean = reinterpret_cast<float*>(shared.output[consumer] + 64 * config.head_dim * 2);
+#pragma unroll
+    for (int i = 0; i < mean_channels; ++i) {
+      const int channel = 128 * i + 32 * warp + lane;
+      if (channel < config.head_dim) shared_mean[channel] = mean[i];
+    }
+    ptx::barrier_sync(barrier(consumer), 128);
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; i += 4) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int channel = fragment_column(lane, i + j);
-        const float x = channel < params.value_dim ? mean[channel * params.mean_channel_stride] : 0.0f;
+        const float x = shared_mean[fragment_column(lane, i + j)];
         output[i + j] = ptx::multiply_add(sees[0], x, output[i + j]);
         output[i + j + 2] = ptx::multiply_add(sees[1], x, output[i + j + 2]);
       }

@@ -16,7 +16,12 @@ class Transposer {
  public:
   /// `warp`: which of Config::transposers.
   TANDEM_DEVICE Transposer(Shared<config>& shared, int warp)
-      : shared_(shared), warp_(warp), lane_(ptx::thread_index() & 31) {}
+      : shared_(shared),
+        warp_(warp),
+        lane_(ptx::thread_index() & 31),
+        first_(lane_ < 16 ? 0x6420 : 0x7531),
+        second_(lane_ < 16 ? 0x7531 : 0x6420),
+        lane_target_(target(lane_)) {}
 
   TANDEM_DEVICE void run() {
     while (true) {
@@ -32,15 +37,17 @@ class Transposer {
   }
 
  private:
+  static constexpr int chunk_pieces = RawLayout::row_bytes / 16;
+
   TANDEM_DEVICE void transpose_tile() {
     ptx::wait(shared_.raw.full[raw_.stage], raw_.parity);
     ptx::wait(shared_.value_empty[value_.stage], value_.parity ^ 1);
-    const uint8_t* from = shared_.raw.tile[raw_.stage];
-    uint8_t* to = shared_.value[value_.stage];
-    for (int piece = warp_; piece < config.head_dim / 16; piece += Config::transposers) {
-#pragma unroll 2
-      for (int keys = 0; keys < config.tile_key; keys += 32) transpose(from, to, keys, piece);
-    }
+    // A warp has one half of the channels, 16 of them at a time.
+#pragma unroll 1
+    for (int piece = warp_; piece < config.head_dim / 16; piece += Config::transposers)
+      transpose(shared_.raw.tile[raw_.stage] + RawLayout::chunk_offset(config.tile_key, piece / chunk_pieces) +
+                    swizzled_offset(lane_, piece % chunk_pieces, RawLayout::row_bytes),
+                shared_.value[value_.stage] + lane_target_ + 256 * piece);
     ptx::fence_proxy_async();
     ptx::sync_warp();
     if (lane_ == 0) {
@@ -51,26 +58,30 @@ class Transposer {
     raw_.next();
   }
 
-  /// 32 keys of 16 channels. The load transposes pairs of channels; the permutation parts even and odd ones, and leaves
-  /// keys in the order of a group. Of the two resulting rows a store takes one kind from the lower half of the channels
-  /// and the other from the upper, so that its eight rows lie in different banks.
-  TANDEM_DEVICE void transpose(const uint8_t* from, uint8_t* to, int keys, int piece) const {
-    constexpr int chunk_pieces = RawLayout::row_bytes / 16;
-    const int source = RawLayout::chunk_offset(config.tile_key, piece / chunk_pieces) +
-                       swizzled_offset(keys + lane_, piece % chunk_pieces, RawLayout::row_bytes);
-    uint32_t a, b, c, d;
-    ptx::load_matrices_transposed(from + source, a, b, c, d);
-    const bool lower = lane_ < 16;
-    const uint32_t first = lower ? 0x6420 : 0x7531, second = lower ? 0x7531 : 0x6420;
-    const int row = lane_ & 7, matrix = lane_ >> 3;
-    const int channel = 16 * piece + 2 * row + ((row >> 2) ^ (matrix & 1));
-    const int target = (keys / 16 + (matrix >> 1)) * 16 * config.head_dim + 16 * channel;
-    ptx::store_matrices(to + target, ptx::permute_bytes(a, b, first), ptx::permute_bytes(a, b, second),
-                        ptx::permute_bytes(c, d, first), ptx::permute_bytes(c, d, second));
+  /// 16 channels of all keys, 32 keys at a time; the swizzle repeats after as many rows. The load transposes pairs of
+  /// channels; the permutation parts even and odd ones, and leaves keys in the order of a group. Of the two resulting
+  /// rows a store takes one kind from the lower half of the channels and the other from the upper, so that its eight
+  /// rows lie in different banks.
+  TANDEM_DEVICE void transpose(const uint8_t* from, uint8_t* to) const {
+#pragma unroll
+    for (int keys = 0; keys < config.tile_key; keys += 32) {
+      uint32_t a, b, c, d;
+      ptx::load_matrices_transposed(from + keys * RawLayout::row_bytes, a, b, c, d);
+      ptx::store_matrices(to + keys * config.head_dim, ptx::permute_bytes(a, b, first_),
+                          ptx::permute_bytes(a, b, second_), ptx::permute_bytes(c, d, first_),
+                          ptx::permute_bytes(c, d, second_));
+    }
+  }
+  /// Where the row of a matrix that this lane addresses goes: its channel, and the second group of keys.
+  static TANDEM_DEVICE int target(int lane) {
+    const int row = lane & 7, matrix = lane >> 3;
+    return (matrix >> 1) * 16 * config.head_dim + 16 * (2 * row + ((row >> 2) ^ (matrix & 1)));
   }
 
   Shared<config>& shared_;
   const int warp_, lane_;
+  const uint32_t first_, second_;  // even and odd channels, by the half of the channels
+  const int lane_target_;
   RingPosition<config.stages> value_;
   RingPosition<config.raw_buffers()> raw_;
   RingPosition<2> slot_;

@@ -17,7 +17,7 @@ inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
     {"forward_e4m3_d192", {.dtype = Dtype::e4m3, .head_dim = 192, .consumers = 2, .tile_key = 96}},
     // without promotion there is room for 96 keys and a second query.
     {"forward_e4m3_d256", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .query_buffers = 1}},
-    {"forward_e4m3_d256_short", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 96, .promotes = false}},
+    {"forward_e4m3_d256_n96", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 96, .promotes = false}, 1024},
     // int8 queries and keys: their scores keep all bits.
     {"forward_int8_d64", {.dtype = Dtype::int8, .head_dim = 64, .consumers = 3, .tile_key = 128, .output_first = true}},
     {"forward_int8_d96", {.dtype = Dtype::int8, .head_dim = 96, .consumers = 3, .tile_key = 96, .output_first = true}},
@@ -32,7 +32,7 @@ inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
     {"forward_e4m3_d128_rows_long", {.dtype = Dtype::e4m3, .head_dim = 128, .consumers = 3, .tile_key = 96, .value_layout = ValueLayout::rows, .output_first = true}, 2048},
     {"forward_e4m3_d192_rows", {.dtype = Dtype::e4m3, .head_dim = 192, .consumers = 2, .tile_key = 96, .value_layout = ValueLayout::rows, .query_buffers = 1}},
     {"forward_e4m3_d256_rows", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 32, .value_layout = ValueLayout::rows, .query_buffers = 1}},
-    {"forward_e4m3_d256_rows_short", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .value_layout = ValueLayout::rows, .promotes = false}},
+    {"forward_e4m3_d256_rows_n64", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .value_layout = ValueLayout::rows, .promotes = false}},
     {"forward_int8_d64_rows", {.dtype = Dtype::int8, .head_dim = 64, .consumers = 3, .tile_key = 128, .value_layout = ValueLayout::rows, .output_first = true}},
     {"forward_int8_d128_rows", {.dtype = Dtype::int8, .head_dim = 128, .consumers = 2, .tile_key = 128, .value_layout = ValueLayout::rows, .late_turn = true}},
     {"forward_int8_d192_rows", {.dtype = Dtype::int8, .head_dim = 192, .consumers = 2, .tile_key = 96, .value_layout = ValueLayout::rows, .query_buffers = 1}},
