@@ -13,8 +13,8 @@ namespace {
 using sm90::forward_fp8::Config;
 using sm90::forward_fp8::Variant;
 
-/// Keys that the tensor cores may add up before their sum is promoted. They truncate: with values of a mean of one sigma
-/// 512 keys leave an error of 0.5%, 768 of 0.7%; once the mean is taken out 16,384 leave 0.6%, and 131,072 1.2%
+/// Keys that the tensor cores may add up before their sum is promoted. They truncate: with values of a mean of one
+/// sigma 512 keys leave an error of 0.5%, 768 of 0.7%; once the mean is taken out 16,384 leave 0.6%, and 131,072 1.2%
 /// (docs/performance-log.md).
 int64_t keys_before_promotion(const Quantization& q) { return q.value_mean ? 16384 : 512; }
 

@@ -19,8 +19,8 @@ class Safetensors {
 
   std::vector<std::string> names() const;
   bool has(const std::string& name) const { return entries_.count(name) != 0; }
-  /// F32, F16, BF16, F8_E4M3, I8, I32 and I64; Failure for a name that isn't there (the message lists those that are) and for other
-  /// types, which a file may hold as long as nobody asks for them.
+  /// F32, F16, BF16, F8_E4M3, I8, I32 and I64; Failure for a name that isn't there (the message lists those that are)
+  /// and for other types, which a file may hold as long as nobody asks for them.
   Array at(const std::string& name) const;
 
  private:

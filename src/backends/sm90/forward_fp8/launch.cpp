@@ -8,7 +8,6 @@
 
 #include "backends/sm90/forward/fill.hpp"
 #include "backends/sm90/forward_fp8/params.hpp"
-#include "backends/sm90/tile/layout.hpp"
 #include "common/quantized.hpp"
 #include "common/status.hpp"
 #include "plan/forward_fp8_sm90.hpp"

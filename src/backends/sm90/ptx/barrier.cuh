@@ -18,8 +18,8 @@ TANDEM_DEVICE T& dynamic_shared() {
   return *reinterpret_cast<T*>(tandem_dynamic_shared);
 }
 
-/// The same where every instruction counts: addresses and descriptors become constants. Dynamic shared memory begins behind
-/// the system's 1 KiB in a kernel that has no other; one that has would stop here.
+/// The same where every instruction counts: addresses and descriptors become constants. Dynamic shared memory begins
+/// behind the system's 1 KiB in a kernel that has no other; one that has would stop here.
 template <class T>
 TANDEM_DEVICE T& fixed_shared() {
   constexpr uint32_t begin = 1024;
