@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/sm90/backward/variants.hpp"
+#include "backends/sm90/forward_fp8/variants.hpp"
 #include "backends/sm90/kernels.hpp"
 
 namespace tandem::internal::sm90 {
@@ -18,7 +19,7 @@ constexpr int register_file = 65536;
 
 TEST(Variants, AreFew) {
   EXPECT_EQ(std::size(forward_variants), 12U) << "a new forward kernel says in variants.hpp what it buys";
-  EXPECT_LE(kernel_count(), 24U);
+  EXPECT_LE(std::size(forward_fp8_variants), 24U);
 }
 
 TEST(Variants, HaveNamesOfTheirOwn) {
@@ -47,6 +48,21 @@ TEST(Variants, AreAlikeInBothTypes) {
     bool found = false;
     for (const forward::Variant& other : forward_variants) found = found || other.config == twin;
     EXPECT_TRUE(found) << variant.name << " has no fp16 twin";
+  }
+}
+
+TEST(Variants, Of8BitsFitAnSm) {
+  for (const forward_fp8::Variant& variant : forward_fp8_variants) {
+    SCOPED_TRACE(variant.name);
+    const auto& c = variant.config;
+    EXPECT_EQ(std::string(variant.name)
+                  .find(std::string("forward_") + tandem::name(c.dtype) + "_d" + std::to_string(c.head_dim)),
+              0U);
+    EXPECT_LE(c.shared_bytes(), shared_limit);
+    EXPECT_EQ(c.shared_bytes() % 1024, 0);
+    EXPECT_LE(c.consumers, 3) << "Tile has room for three consumers";
+    EXPECT_EQ(c.tile_key % 32, 0) << "weights are wgmma operands of 32 keys";
+    EXPECT_LE(128 * (c.registers_producer() + c.consumers * c.registers_consumer()), register_file);
   }
 }
 
