@@ -150,7 +150,8 @@ double flop(const Job& job) {
   const auto dim = [](const Tensor& t) {
     return static_cast<double>(t.spec.size[static_cast<size_t>(t.spec.rank - 1)]);
   };
-  return visible_scores(job) * 2 * (dim(job.query) + dim(job.out)) * (job.pass == Pass::backward ? 2.5 : 1.0);
+  return visible_scores(job) * 2 * (dim(job.query) + dim(job.out.present() ? job.out : job.value)) *
+         (job.pass == Pass::backward ? 2.5 : 1.0);
 }
 
 }  // namespace tandem::tools

@@ -105,5 +105,15 @@ TEST(Npy, WritesBf16AsFloat) {
   EXPECT_EQ(floats(back, "x"), (std::vector<float>{1.5F}));
 }
 
+TEST(Npy, EightBitsAreWrittenAsIntegers) {
+  const auto header_of = [](Dtype dtype) {
+    const Bytes bytes = format_npy({dtype, {2}, Bytes{std::byte{0x7e}, std::byte{0x80}}});
+    EXPECT_EQ(bytes.back(), std::byte{0x80});
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  EXPECT_NE(header_of(Dtype::e4m3).find("'|u1'"), std::string::npos);
+  EXPECT_NE(header_of(Dtype::int8).find("'|i1'"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tandem::tools
