@@ -55,7 +55,7 @@ class Cli : public ::testing::Test {
 TEST_F(Cli, HelpNamesEveryCommandAndHasExamples) {
   const Ended all = run("--help");
   EXPECT_EQ(all.code, 0);
-  for (const char* command : {"info", "run", "verify", "bench", "trace"}) {
+  for (const char* command : {"info", "run", "verify", "bench", "quantize", "accuracy", "trace"}) {
     EXPECT_NE(all.out.find(command), std::string::npos);
     const Ended one = run(std::string(command) + " --help");
     EXPECT_EQ(one.code, 0);
@@ -250,6 +250,51 @@ TEST_F(Cli, BenchDrawsWhereGnuplotIs) {
   EXPECT_EQ(text_of("p.png").substr(1, 3), "PNG");
   EXPECT_EQ(run(bench + "--plot p.svg").code, 0);
   EXPECT_NE(text_of("p.svg").find("<svg"), std::string::npos);
+}
+
+TEST_F(Cli, QuantisesFiles) {
+  write_inputs({1, 100, 4, 64}, {1, 150, 2, 64});
+  const Ended ended =
+      run("quantize --backend cpu --query q.npy --key k.npy --value v.npy --hadamard --value-mean --rows 64 --output "
+          "o.safetensors");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto file = Safetensors::read(folder_.file("o.safetensors"));
+  EXPECT_EQ(file.at("query").dtype, Dtype::e4m3);
+  EXPECT_EQ(file.at("value").shape, (std::vector<int64_t>{1, 2, 10, 64, 16}));
+  EXPECT_EQ(file.at("key_scale").shape, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(file.at("value_mean").shape, (std::vector<int64_t>{1, 2, 64}));
+  for (const float scale : floats(file.at("query_scale"), "scales")) EXPECT_GT(scale, 0);
+  ASSERT_EQ(run("quantize --backend cpu --key k.npy --int8 --scales head --output c_").code, 0);
+  EXPECT_EQ(read_npy(folder_.file("c_key_scale.npy")).shape, (std::vector<int64_t>{1, 2}));
+  expect_error("quantize --backend cpu --output o.safetensors", 2, "no input");
+  expect_error("quantize --backend cpu --key k.npy --rope-cos q.npy --output c_", 2, "--rope-sin");
+}
+
+TEST_F(Cli, AttendsIn8Bits) {
+  const Ended ended = run("run --backend cpu --random 1,200,4,64 --key-heads 2 --causal --fp8 fp8 --check");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("passed"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("e4m3"), std::string::npos) << ended.out;
+  EXPECT_EQ(run("verify --backend cpu --fp8 --count 4").code, 0);
+  expect_error("run --backend cpu --random 1,20,1,64 --fp8 fp8 --backward", 2, "forward only");
+  expect_error("run --backend cpu --random 1,20,1,64 --dtype fp32 --fp8 fp8", 2, "--dtype");
+  expect_error("run --backend cpu --random 1,20,1,64 --fp8 fp4", 2, "fp4");
+  expect_error("bench --backend cpu --fp8 fp8 --backward", 2, "--fp8");
+}
+
+TEST_F(Cli, AccuracyAsJson) {
+  const Ended ended =
+      run("accuracy --backend cpu --data paper --keys 256 --rows 16 --seeds 1 --heads 1 --lengths 512 --json a.json");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto all = nlohmann::json::parse(text_of("a.json"));
+  ASSERT_EQ(all["rows"].size(), 6U);
+  for (const auto& row : all["rows"]) {
+    EXPECT_EQ(row["data"], "paper");
+    EXPECT_GT(row["rmse"].get<double>(), 0) << row["method"];
+    EXPECT_LT(row["rmse"].get<double>(), row["method"] == "fp16" ? 1e-3 : 0.2) << row["method"];
+  }
+  EXPECT_EQ(all["lengths"].size(), 6U);
+  expect_error("accuracy --backend cpu --data real", 2, "--input");
 }
 
 }  // namespace
