@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import repository  # noqa: E402
 
 LIBRARY_BYTES = 10 << 20
-STEP = re.compile(r"\b(HGMMA|WARPGROUP\.DEPBAR|MUFU\.EX2|BRA|EXIT)\b[^;]*")
+STEP = re.compile(r"\b([HQI]GMMA|WARPGROUP\.DEPBAR|MUFU\.EX2|BRA|EXIT)\b[^;]*")
 
 
 def cubins(folder):
@@ -68,7 +68,7 @@ def overlaps(code):
     wait for everything, and the exponentials until the next such wait."""
     found, issued, partial, exponentials = [], 0, False, 0
     for line in code:
-        if line.startswith("HGMMA"):
+        if "GMMA" in line:
             issued += 1
         elif line.startswith("MUFU"):
             exponentials += partial
@@ -83,9 +83,13 @@ def overlaps(code):
 
 
 def forward_faults(name, code):
-    if not any(line.startswith("HGMMA") for line in code):
-        return [f"{name}: no HGMMA, so the products aren't in the tensor cores"], 0
+    eight_bits = re.search(r"_(e4m3|int8)_", name)
+    product = "QGMMA" if eight_bits else "HGMMA"
+    if not any(line.startswith(product) for line in code):
+        return [f"{name}: no {product}, so the products aren't in the tensor cores"], 0
     steps = overlaps(code)
+    if eight_bits:  # a masked and an unmasked body for each of two stages; some wait for O first
+        return ([] if len(steps) == 4 else [f"{name}: {len(steps)} steps with S and O in the tensor cores, not 4"]), 0
     if len(steps) != 2:  # a masked and an unmasked body
         return [f"{name}: {len(steps)} steps that have S and O in the tensor cores together, not 2"], 0
     head_dim = int(re.search(r"_d(\d+)", name)[1])

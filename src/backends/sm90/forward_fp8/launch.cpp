@@ -101,7 +101,8 @@ class ForwardFp8Executable final : public Executable {
     // An empty tensor's pointer may be null, which TMA doesn't take; nothing of it is read.
     const auto place = [&](void* data) { return data != nullptr ? data : arguments.out.data; };
     const auto map = [&](const TensorSpec& spec, void* data, const Side& side, int rows, ptx::TensorMap& target) {
-      const int chunk = chunk_columns(c.head_dim, element_bytes(spec.dtype));
+      const int bytes = element_bytes(spec.dtype);
+      const int chunk = static_cast<int>(ptx::widest_swizzle(c.head_dim * bytes)) / bytes;
       const auto columns = static_cast<int>(spec.size[static_cast<size_t>(spec.rank - 1)]);
       return device_->encode(attention_map(spec, place(data), side, columns, chunk, rows), target);
     };

@@ -29,6 +29,11 @@ enum class Major { K, MN };
 /// operands are core matrices of eight rows of 16 bytes.
 enum class Swizzle : int { none = 0, bytes32 = 32, bytes64 = 64, bytes128 = 128 };
 
+/// The widest swizzle whose rows divide a row of so many bytes.
+constexpr Swizzle widest_swizzle(int bytes) {
+  return bytes % 128 == 0 ? Swizzle::bytes128 : bytes % 64 == 0 ? Swizzle::bytes64 : Swizzle::bytes32;
+}
+
 /// The swizzle's number in a matrix descriptor.
 constexpr uint32_t descriptor_mode(Swizzle swizzle) {
   switch (swizzle) {

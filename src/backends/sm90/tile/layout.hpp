@@ -7,21 +7,15 @@
 
 namespace tandem::internal::sm90 {
 
-/// Columns of a chunk: of the swizzle rows (128, 64 or 32 bytes) the widest that divides the tile's row.
-TANDEM_SHARED_FUNCTION constexpr int chunk_columns(int columns, int element_bytes) {
-  const int bytes = columns * element_bytes;
-  return (bytes % 128 == 0 ? 128 : bytes % 64 == 0 ? 64 : 32) / element_bytes;
-}
-
 /// A tile of so many columns is stored as chunks of whole swizzle rows, one after the other, so that TMA fills a chunk
 /// with one box.
 template <int columns, int element_bytes = 2>
 struct ChunkLayout {
-  static constexpr int chunk_columns = sm90::chunk_columns(columns, element_bytes);
+  static constexpr auto swizzle = ptx::widest_swizzle(columns * element_bytes);
+  static constexpr int row_bytes = static_cast<int>(swizzle);
+  static constexpr int chunk_columns = row_bytes / element_bytes;
   static_assert(columns % chunk_columns == 0);
   static constexpr int chunks = columns / chunk_columns;
-  static constexpr int row_bytes = chunk_columns * element_bytes;
-  static constexpr auto swizzle = static_cast<ptx::Swizzle>(row_bytes);
   static constexpr int group_bytes = 8 * row_bytes;  // between groups of eight rows: a descriptor's stride offset
   static constexpr int steps = row_bytes / 32;       // wgmma's reductions of 32 bytes in a chunk of a K-major operand
 
