@@ -20,12 +20,13 @@ import tempfile
 
 import backward
 import forward
+import forward_fp8
 import kinds as kind
 import others
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
-GROUPS = forward.GROUPS + backward.GROUPS + others.GROUPS
+GROUPS = forward.GROUPS + forward_fp8.GROUPS + backward.GROUPS + others.GROUPS
 SEEDS = (1, 2)
 FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1",
          "-fsanitize=thread,signed-integer-overflow,integer-divide-by-zero,shift,bounds", "-fPIC", "-fno-optimize-sibling-calls", "-w",

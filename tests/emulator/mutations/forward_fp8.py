@@ -1,0 +1,55 @@
+"""Faults to plant in the 8-bit forward kernel: (name, kinds that may report it, edits)."""
+from kinds import (ARRIVALS, BYTES, DEADLOCK, EARLY, MISALIGNED, NO_FENCE, NO_PROXY_FENCE, NUMBERS, OVERWRITE, RACE, TOUCHED,
+                   UNINITIALISED, edit)
+
+CONSUMER = "forward_fp8/consumer.cuh"
+BASE = "forward/consumer_base.cuh"
+PRODUCER = "forward_fp8/producer.cuh"
+LOADS = "forward/producer_base.cuh"
+SCHEDULER = "forward_fp8/scheduler.cuh"
+EPILOGUE = "forward_fp8/epilogue.cuh"
+KERNEL = "forward_fp8/kernel.cuh"
+BARRIERS = "forward/barriers.cuh"
+SOFTMAX = "math/softmax_fp8.cuh"
+
+MUTATIONS = [
+    # ---- roles and barriers
+    ("tile_empty forgets the loader", {ARRIVALS, RACE, DEADLOCK}, [edit(BARRIERS, "warps + tile_readers);", "warps);")]),
+    ("query_full expects two arrivals", {DEADLOCK}, [edit(BARRIERS, "ptx::init(shared.query_full[w][b], 1);", "ptx::init(shared.query_full[w][b], 2);")]),
+    ("key_empty expects one arrival too few", {ARRIVALS, OVERWRITE, RACE}, [edit(BARRIERS, "ptx::init(shared.key_empty[s], warps);", "ptx::init(shared.key_empty[s], warps - 1);")]),
+    ("fence of the barrier initialisation left out", {NO_PROXY_FENCE}, [edit(KERNEL, "    ptx::fence_barrier_init();\n", "")]),
+    ("the scheduler's warp loads", {DEADLOCK, ARRIVALS, RACE}, [edit(KERNEL, "if (warp == 0)", "if (warp == 1)")]),
+    ("tile announced before its scales", {RACE, UNINITIALISED}, [edit(SCHEDULER, "      ptx::sync_warp();  // lane 0 announces what all have written\n", "")]),
+    ("tile slot rewritten before it is read", {RACE, ARRIVALS}, [edit(SCHEDULER, "      ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);\n", "")]),
+    ("scales of a block written before its stage is empty", {RACE}, [edit(PRODUCER, "    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);\n    if (issuer_) shared_.block_scales[key_.stage] = scales;", "    if (issuer_) shared_.block_scales[key_.stage] = scales;\n    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);")]),
+    ("stage released before every lane has its scales", {RACE}, [edit(CONSUMER, "    ptx::sync_warp();  // one lane releases the stage for all\n", "")]),
+    ("scales of the other stage", {NUMBERS, RACE, UNINITIALISED}, [edit(CONSUMER, "shared_.block_scales[stage];", "shared_.block_scales[stage ^ 1];")]),
+    ("loader's query ring stands still", {OVERWRITE, ARRIVALS, DEADLOCK, RACE}, [edit(LOADS, "    query_.next();\n", "")]),
+    ("value expects the bytes of a group too few", {BYTES}, [edit(PRODUCER, "ptx::arrive_expect(landed, config.tile_key * config.head_dim);", "ptx::arrive_expect(landed, (config.tile_key - 16) * config.head_dim);")]),
+    ("value loaded a group off", {NUMBERS}, [edit(PRODUCER, "group_ + block * (config.tile_key / value_group)", "group_ + 1 + block * (config.tile_key / value_group)")]),
+    # ---- the last tile's padding
+    ("patched values not fenced", {NO_PROXY_FENCE}, [edit(PRODUCER, "    ptx::fence_proxy_async();\n    ptx::sync_warp();\n", "    ptx::sync_warp();\n")]),
+    ("patched values announced before every lane is done", {RACE, NO_PROXY_FENCE}, [edit(PRODUCER, "    ptx::fence_proxy_async();\n    ptx::sync_warp();\n", "    ptx::fence_proxy_async();\n")]),
+    ("patch before the values have landed", {EARLY, RACE}, [edit(PRODUCER, "    ptx::wait(shared_.patch, patch_parity_);\n", "")]),
+    # ---- consumers
+    ("turn never given", {DEADLOCK}, [edit(CONSUMER, "    if constexpr (config.late_turn) this->give_turn();\n", "")]),
+    ("scores read while they are formed", {TOUCHED, NUMBERS, NO_FENCE}, [edit(CONSUMER, "    ptx::wgmma_wait<1>(scores_);\n", "")]),
+    ("key stage given back before its product is done", {OVERWRITE, RACE}, [edit(CONSUMER, "    ptx::wgmma_wait<1>(scores_);\n    free_key<stage>();\n    ptx::wgmma_wait<0>(output_, weights_);", "    free_key<stage>();\n    ptx::wgmma_wait<1>(scores_);\n    ptx::wgmma_wait<0>(output_, weights_);")]),
+    ("values of the wrong stage", {EARLY, OVERWRITE, RACE, NUMBERS, UNINITIALISED}, [edit(CONSUMER, "    if constexpr (config.late_turn)\n      issue_output(value_descriptor(stage ^ 1), No{});", "    if constexpr (config.late_turn)\n      issue_output(value_descriptor(stage), No{});")]),
+    ("core matrices of values a row apart", {NUMBERS, MISALIGNED}, [edit(CONSUMER, "16 * config.head_dim, 128);", "16 * config.head_dim, 112);")]),
+    ("query released before the last block's product", {OVERWRITE, EARLY, ARRIVALS, DEADLOCK}, [edit(BASE, "    self().first_block(tile);\n", "    release_query();\n    self().first_block(tile);\n"), edit(BASE, "    release_query();\n    self().last_output();", "    self().last_output();")]),
+    # ---- arithmetic
+    ("value's scale not taken out of the sums", {NUMBERS}, [edit(SOFTMAX, "ptx::multiply_add(block_[r], value_inverse_, sum_[r])", "block_[r] + sum_[r]")]),
+    ("weights packed as columns follow each other", {NUMBERS}, [edit(SOFTMAX, "ptx::pack_e4m3(p[0], p[1], p[4], p[5])", "ptx::pack_e4m3(p[0], p[1], p[2], p[3])")]),
+    ("output not scaled", {NUMBERS}, [edit(EPILOGUE, "factor[fragment_upper(i)] * value_scale", "factor[fragment_upper(i)]")]),
+    ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n", "")]),
+    ("output buffer rewritten while its store reads it", {OVERWRITE}, [edit(EPILOGUE, "    if (issuer) ptx::bulk_wait_read<0>();\n", "")]),
+]
+
+QUANTISERS = ["quantize_rows", "quantize_value", "quantize_columns", "quantize_combine", "copy_16bit"]
+
+GROUPS = [
+    {"kernel": "forward_e4m3_d128", "others": QUANTISERS, "options": "sms=1", "mutations": MUTATIONS,
+     "problems": ["--random 1,300,2,128 --key-heads 1 --fp8 fp8", "--random 1,150,2,128 --key-length 700 --fp8 fp8",
+                  "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --fp8 fp8"]},
+]
