@@ -114,7 +114,7 @@ MUTATIONS = [
     ("every lane stores the output", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "const bool issuer = warp == 0 && lane == 0;", "const bool issuer = lane == 0;")]),
     ("output's group never committed", {"missing bulk wait", OVERWRITE}, [edit(EPILOGUE, "      ptx::bulk_commit();\n", "")]),
     ("last stores not waited for", {"missing bulk wait"}, [edit(CONSUMER, "    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();", "    {}")]),
-    ("row guard of the LSE left out", {OUTSIDE, "race in global memory"}, [edit(EPILOGUE, "      if (row() + 8 * r < tile.rows)\n", "")]),
+    ("row guard of the LSE left out", {OUTSIDE, "race in global memory"}, [edit("forward/epilogue_rows.cuh", "      if (row() + 8 * r < tile.rows)\n", "")]),
     ("swizzle forgotten in the epilogue", {NUMBERS}, [edit(EPILOGUE, "swizzled_offset(row, step % Layout::steps * 2 + (lane >> 4), Layout::row_bytes)", "(row * Layout::row_bytes + (step % Layout::steps * 2 + (lane >> 4)) * 16)")]),
     ("warps stage the same rows", {RACE, UNINITIALISED}, [edit(EPILOGUE, "16 * warp + (lane & 15)", "(lane & 15)")]),
     ("output stored from the wrong chunk", {NUMBERS, OUTSIDE, UNINITIALISED}, [edit(EPILOGUE, "staged + Layout::chunk_offset(64, c) / 2", "staged + Layout::chunk_offset(64, c) / 4")]),

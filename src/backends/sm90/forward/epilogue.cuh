@@ -2,6 +2,7 @@
 // by TMA, which clips it to the sequence.
 #pragma once
 
+#include "backends/sm90/forward/epilogue_rows.cuh"
 #include "backends/sm90/forward/named_barriers.hpp"
 #include "backends/sm90/forward/shared.cuh"
 #include "backends/sm90/math/softmax.cuh"
@@ -23,36 +24,12 @@ struct Epilogue {
   const int consumer, warp, lane;
 
   TANDEM_DEVICE void store(Output& output, RowSoftmax& softmax) {
-    float factor[2] = {1, 1};
-    if (params.sinks != nullptr) {
-      const float sink = params.sinks[tile.head];
-#pragma unroll
-      for (int r = 0; r < 2; ++r) factor[r] = softmax.add_sink(r, sink);
-    }
-    if (params.lse != nullptr && (lane & 3) == 0) store_lse(softmax);
-    // A row that saw no key is 0, even where a NaN of a value that others see has reached it.
-    const bool empty0 = softmax.sum(0) == 0, empty1 = softmax.sum(1) == 0;
-    if (ptx::any(empty0 || empty1)) {
-#pragma unroll
-      for (int i = 0; i < config.value_dim / 2; ++i)
-        if (fragment_upper(i) ? empty1 : empty0) output[i] = 0;
-    }
-    factor[0] = empty0 ? 0.0f : factor[0] * ptx::reciprocal(softmax.sum(0));
-    factor[1] = empty1 ? 0.0f : factor[1] * ptx::reciprocal(softmax.sum(1));
+    float factor[2];
+    EpilogueRows{params, tile, consumer, warp, lane}.finish(output, softmax, factor);
     store_output(output, factor[0], factor[1]);
   }
 
  private:
-  TANDEM_DEVICE int row() const { return tile.row + 64 * consumer + fragment_row(warp, lane); }
-
-  TANDEM_DEVICE void store_lse(const RowSoftmax& softmax) {
-    float* lse = params.lse + tile.batch * params.lse_batch_stride + tile.head * params.lse_head_stride;
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      if (row() + 8 * r < tile.rows)
-        lse[static_cast<int64_t>(tile.lse_row + row() + 8 * r) * params.lse_row_stride] = softmax.lse(r);
-  }
-
   /// By pieces where there isn't room for the whole: a buffer is filled again once its store has read it.
   TANDEM_DEVICE void store_output(const Output& output, float factor0, float factor1) {
     const int barrier = consumer_barrier(config.consumers, consumer);
