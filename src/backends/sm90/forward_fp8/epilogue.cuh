@@ -19,7 +19,7 @@ struct Epilogue {
 
   /// `value_scale`: what O's values are in units of.
   TANDEM_DEVICE void store(Output& output, RowSums& rows, float value_scale) {
-    float mean[mean_channels];  // asked for early: everything until it is needed hides the latency
+    float mean[mean_channels] = {};  // asked for early: everything until it is needed hides the latency
     if (params.value_mean != nullptr) load_mean(mean);
     float factor[2];
     forward::EpilogueRows{params, tile, consumer, warp, lane}.finish(output, rows, factor);

@@ -1,8 +1,8 @@
 // The online softmax of 8-bit attention, on scores that stay in the registers where wgmma left them, with weights in
-// e4m3. As the 16-bit one (softmax.cuh) it takes the row maximum from a tile's first block alone. References are
-// integers, so that the rounding of weights doesn't depend on them and rescaling is exact; the first block's largest
-// weight is in (4, 8]. Should a thread's sum over a block pass 448, the largest e4m3, the block is redone with its true
-// maximum; otherwise no weight can have saturated.
+// e4m3. As the 16-bit one (softmax.cuh) it takes the row maximum from a tile's first block alone, and gives it the
+// weight 8 exactly: where one key outweighs the others its weight then isn't rounded at all. (Whole exponents would
+// make rescaling exact, but cost a third of the accuracy on data with outliers.) Should a thread's sum over a block
+// pass 448, the largest e4m3, the block is redone with its true maximum; otherwise no weight can have saturated.
 //
 // Scores of a block are scaled by `scale`: softmax scale * log2(e) * the query's scale * the key's. The value's scale,
 // over the tile's reference, joins the exponent, so that the output is never rescaled for it; its inverse takes it out
@@ -103,7 +103,7 @@ class SoftmaxFp8 : public RowSums {
     block_[1] = part[1] + part[3];
   }
 
-  /// The reference that each row of the block asks for: its largest exponent, rounded up, less the headroom.
+  /// The reference that each row of the block asks for: its largest exponent less the headroom.
   TANDEM_DEVICE void row_extreme(const Scores& scores, float (&reference)[2]) const {
     const auto value = [](Score score) { return ptx::as_float(score); };
     if (scale_ > 0)
@@ -111,8 +111,7 @@ class SoftmaxFp8 : public RowSums {
     else
       row_reduce(scores, reference, value, [](float a, float b) { return ptx::minimum(a, b); });
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
-      reference[r] = ptx::ceiling(ptx::multiply_add(reference[r] - origin, scale_, value_log2_)) - headroom;
+    for (int r = 0; r < 2; ++r) reference[r] = ptx::multiply_add(reference[r] - origin, scale_, value_log2_) - headroom;
   }
 
   /// The rare path: redoes a block with its true maximum.

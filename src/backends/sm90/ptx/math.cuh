@@ -63,8 +63,6 @@ TANDEM_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d) {
 TANDEM_DEVICE float as_float(int bits) { return __int_as_float(bits); }
 TANDEM_DEVICE float as_float(float x) { return x; }
 TANDEM_DEVICE int as_int(float x) { return __float_as_int(x); }
-/// Towards plus infinity, to an integer.
-TANDEM_DEVICE float ceiling(float x) { return ceilf(x); }
 /// Four of the eight bytes of b:a, which `selector` names from the lowest up, a hexadecimal digit each.
 TANDEM_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
 
