@@ -79,8 +79,12 @@ oracle::Tensor numbers(const std::vector<double>& values, const Tensor& like, in
   return tensor;
 }
 
-/// The tensor cores truncate the terms of a sum to some 14 bits; the CPU's sums are those of float32.
-double accumulation_of(Backend backend) { return backend == Backend::cpu ? 0x1p-18 : 0x1p-11; }
+/// The tensor cores truncate the terms of a sum to some 14 bits, once in every 32 dimensions of a score; the CPU's sums
+/// are those of float32.
+double accumulation_of(Backend backend, int64_t head_dim) {
+  if (backend == Backend::cpu) return 0x1p-18;
+  return std::max(0x1p-11, static_cast<double>((head_dim + 31) / 32) * 0x1p-13);
+}
 
 oracle::Verdict judge_8bit(const Job& job, oracle::Problem problem, const std::vector<oracle::RowIndex>& rows,
                            Backend backend) {
@@ -103,7 +107,7 @@ oracle::Verdict judge_8bit(const Job& job, oracle::Problem problem, const std::v
     out = view(job.out);
     problem.out_type = out.type;
   }
-  return oracle::judge_quantised(problem, rows, out, lse_view(job.lse), accumulation_of(backend));
+  return oracle::judge_quantised(problem, rows, out, lse_view(job.lse), accumulation_of(backend, problem.head_dim));
 }
 
 }  // namespace

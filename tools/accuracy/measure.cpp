@@ -126,6 +126,7 @@ std::vector<Method> methods() {
 std::vector<AccuracyRow> measure_paper(const AccuracyOptions& options, Memory& memory) {
   const std::vector<Method> all = methods();
   std::vector<AccuracyRow> rows;
+  rows.reserve(all.size());
   for (const Method& method : all) rows.push_back({"paper", method.name, 0, ""});
   Progress progress(static_cast<size_t>(options.seeds) * all.size());
   for (int seed = 0; seed < options.seeds; ++seed) {

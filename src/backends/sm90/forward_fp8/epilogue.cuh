@@ -21,14 +21,15 @@ struct Epilogue {
   TANDEM_DEVICE void store(Output& output, RowSums& rows, float value_scale) {
     float mean[mean_channels] = {};  // asked for early: everything until it is needed hides the latency
     if (params.value_mean != nullptr) load_mean(mean);
+    const float sum[2] = {rows.sum(0), rows.sum(1)};
     float factor[2];
     forward::EpilogueRows{params, tile, consumer, warp, lane}.finish(output, rows, factor);
-    // Where the row saw no key its factor is 0, and takes the mean along.
-    const float sees[2] = {factor[0] == 0 ? 0.0f : 1.0f, factor[1] == 0 ? 0.0f : 1.0f};
+    // The weight of all keys together: 1, less where there is a sink, 0 where the row saw no key.
+    const float weight[2] = {sum[0] * factor[0], sum[1] * factor[1]};
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; ++i) output[i] *= factor[fragment_upper(i)] * value_scale;
     await_buffer(consumer, issuer());
-    if (params.value_mean != nullptr) add_mean(output, mean, sees);
+    if (params.value_mean != nullptr) add_mean(output, mean, weight);
     if (params.out_dtype == Dtype::bf16)
       stage16<bf16>(output);
     else if (params.out_dtype == Dtype::fp16)
@@ -68,7 +69,7 @@ struct Epilogue {
     }
   }
   /// The mean passes through shared memory behind the staged output.
-  TANDEM_DEVICE void add_mean(Output& output, const float (&mean)[mean_channels], const float (&sees)[2]) {
+  TANDEM_DEVICE void add_mean(Output& output, const float (&mean)[mean_channels], const float (&weight)[2]) {
     auto* shared_mean = reinterpret_cast<float*>(shared.output[consumer] + 64 * config.head_dim * 2);
 #pragma unroll
     for (int i = 0; i < mean_channels; ++i) {
@@ -81,8 +82,8 @@ struct Epilogue {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const float x = shared_mean[fragment_column(lane, i + j)];
-        output[i + j] = ptx::multiply_add(sees[0], x, output[i + j]);
-        output[i + j + 2] = ptx::multiply_add(sees[1], x, output[i + j + 2]);
+        output[i + j] = ptx::multiply_add(weight[0], x, output[i + j]);
+        output[i + j + 2] = ptx::multiply_add(weight[1], x, output[i + j + 2]);
       }
     }
   }
