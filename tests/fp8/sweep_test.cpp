@@ -1,4 +1,4 @@
-// The CPU's 8-bit forward over a seeded sweep, on tensors that the tools' own quantiser makes: layouts, granularities,
+// The 8-bit forward over a seeded sweep, on tensors that the tools' own quantiser makes: layouts, granularities,
 // masks, lengths, poisoned memory beyond them.
 #include <gtest/gtest.h>
 
@@ -19,6 +19,25 @@ TEST(Fp8Sweep, Cpu) {
     const Outcome outcome = run_case(c, Backend::cpu, *memory);
     EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << c.name() << "\n" << outcome.text;
   }
+}
+
+/// A sink takes weight from the keys, and so from a mean that is added back: once forgotten by a kernel.
+TEST(Fp8Sweep, SinksAndMeansInTheEmulator) {
+  const Status status = available(Backend::emulator);
+  if (!status.ok()) GTEST_SKIP() << status.message;
+  SweepOptions options;
+  options.backend = Backend::emulator;
+  options.fp8 = true;
+  options.count = 400;
+  const auto memory = host_memory();
+  int met = 0;
+  for (const SweepCase& c : sweep_cases(options)) {
+    if (!c.sinks || c.softcap != 0 || !c.quantising->quantization.value_mean) continue;
+    ++met;
+    const Outcome outcome = run_case(c, Backend::emulator, *memory);
+    EXPECT_EQ(outcome.kind, Outcome::Kind::passed) << c.name() << "\n" << outcome.text;
+  }
+  EXPECT_GT(met, 3);
 }
 
 TEST(Fp8Sweep, MeetsEveryKind) {
