@@ -197,12 +197,12 @@ void run(RunOptions options) {
   }
   print_problem(job);
   if (options.check && options.wants_backward()) check_affordable(job);
-  Array grad_out = options.wants_backward() ? read_gradient(job, options.inputs) : Array{};
+  const Array grad_out = options.wants_backward() ? read_gradient(job, options.inputs) : Array{};
   execute(job, options);
   bool passed = !options.check || check(job);
   write_results(job, options);
   if (options.wants_backward()) {
-    Job backward = backward_job(job, std::move(grad_out));
+    Job backward = backward_job(job, grad_out);
     execute(backward, options);
     if (options.check) passed = check(backward) && passed;
     write_npy_of(backward.grad_query, options.grad_query);

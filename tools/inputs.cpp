@@ -145,7 +145,7 @@ Array read_gradient(const Job& forward, const InputOptions& options) {
   return convert(std::move(gradient), dtype);
 }
 
-Job backward_job(const Job& forward, Array grad_out) {
+Job backward_job(const Job& forward, const Array& grad_out) {
   Job job = forward;
   job.pass = Pass::backward;
   const Dtype dtype = forward.query.spec.dtype;

@@ -29,7 +29,7 @@ Job load_job(const InputOptions& options);
 Array read_gradient(const Job& forward, const InputOptions& options);
 
 /// The backward of a finished forward job.
-Job backward_job(const Job& forward, Array grad_out);
+Job backward_job(const Job& forward, const Array& grad_out);
 
 /// Normally distributed numbers, each a function of seed and index.
 Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed);

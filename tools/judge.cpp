@@ -83,7 +83,8 @@ oracle::Tensor numbers(const std::vector<double>& values, const Tensor& like, in
 /// are those of float32.
 double accumulation_of(Backend backend, int64_t head_dim) {
   if (backend == Backend::cpu) return 0x1p-18;
-  return std::max(0x1p-11, static_cast<double>((head_dim + 31) / 32) * 0x1p-13);
+  const int64_t times = (head_dim + 31) / 32;
+  return std::max(0x1p-11, static_cast<double>(times) * 0x1p-13);
 }
 
 oracle::Verdict judge_8bit(const Job& job, oracle::Problem problem, const std::vector<oracle::RowIndex>& rows,
