@@ -6,7 +6,7 @@ TANDEM_CUDA ?= AUTO
 EXAMPLE := examples/data/smollm2_layer18.safetensors
 export TANDEM_CUDA
 
-.PHONY: all build configure run test bench format format-check tidy install clean help
+.PHONY: all build configure run test test-long run-tests bench format format-check tidy install clean help
 
 all: build
 
@@ -24,8 +24,14 @@ run: configure ## Build the program and run attention on the example input, chec
 	@cmake --build $(BUILD) --parallel $(JOBS) --target bin/tandem
 	$(BUILD)/bin/tandem run --input $(EXAMPLE) --causal --explain --check
 
-test: build ## Build everything and run the tests; skipped ones are listed with their reasons
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 600 \
+test: SELECTED = -LE long
+test: run-tests ## Build everything and run the tests; skipped ones are listed with their reasons
+
+test-long: SELECTED = -L long
+test-long: run-tests ## The tests that take minutes: faults planted in the kernels, every emulated 8-bit kernel
+
+run-tests: build
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) --timeout 600 $(SELECTED) \
 	  --test-output-size-passed 1000000 --output-junit tests.xml $(CTEST_FLAGS); \
 	status=$$?; python3 tests/project/skipped.py $(BUILD)/tests.xml; exit $$status
 
