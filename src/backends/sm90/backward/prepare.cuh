@@ -62,7 +62,7 @@ TANDEM_DEVICE void prepare(const PrepareParams& p) {
   const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, at.number);
   if (p.tile_counter != nullptr && ptx::block_index() == 0 && ptx::thread_index() == 0) *p.tile_counter = 0;
   if (block.used <= 0) return;
-  if (ptx::thread_index() < 2) p.flags[2 * at.place + ptx::thread_index()] = 0;
+  if (ptx::thread_index() == 0) p.flags[at.place] = 0;
   float* statistics = p.statistics + at.place * 2 * p.blocks.tile;
   if (p.is_bf16)
     row_statistics<bf16>(p, block, at.head, statistics);
