@@ -9,8 +9,6 @@ KERNEL = "backward/kernel.cuh"
 PREPARE = "backward/prepare.cuh"
 FINISH = "backward/finish.cuh"
 ORDERED = "backward/ordered.cuh"
-VISITS = "backward/visits.hpp"
-SCHEDULER = "backward/scheduler.cuh"
 COLUMNS = "backward/consumer_by_columns.cuh"
 NO_BULK_WAIT = "missing bulk wait"
 RACE_GLOBAL = "race in global memory"
@@ -54,7 +52,6 @@ MUTATIONS = [
     ("value_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.value_empty, by_keys ? warps :", "shared.value_empty, by_keys ? warps + 1 :")]),
     ("producer waits for the wrong parity of query_empty", {DEADLOCK, OVERWRITE, ARRIVALS}, [edit(PRODUCER, "shared_.query_empty[s], query_.parity ^ 1", "shared_.query_empty[s], query_.parity")]),
     ("LSE loaded in place of D", {NUMBERS}, [edit(PRODUCER, "shared_.delta[s], 1,", "shared_.delta[s], 0,")]),
-    ("last copies not waited for: each is waited for when its slot is given back", {EQUIVALENT}, [edit(PRODUCER, "ptx::bulk_wait_read<0>();  // shared memory must outlive what reads it", "")]),
     ("groups never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "ptx::bulk_commit();", "")]),
     ("producer doesn't wait for the last tile's keys", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.key_empty, keys_ ^ 1);", "")]),
     ("producer doesn't wait for the last tile's values", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.value_empty, keys_ ^ 1);", "")]),
@@ -71,7 +68,7 @@ MUTATIONS = [
     ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_->query_row + steps.block() * config.tile_query, steps.head()", "tile_->query_row + 1 + steps.block() * config.tile_query, steps.head()")]),
     ("query ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    query_.next();\n", "")]),
     ("dO ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    grad_out_.next();\n", "")]),
-    ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.slot_empty[slot][part]);", "")]),
+    ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.slot_empty[slot][part]);", "{}")]),
     ("both parts of dQ added to one place", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "(place * Config::consumers + part) * config.part_floats()", "(place * Config::consumers) * config.part_floats()")]),
     ("half of dQ added", {NUMBERS}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
     ("wait for the keys left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.key_full, keys_parity());", "")]),
@@ -137,15 +134,6 @@ OF_COLUMNS = [
     ("mask left out", {NUMBERS}, [edit(COLUMNS, "if (block < full_begin_ || block >= full_end_) mask(block);", "")]),
     ("keys given back before dK has left", {OVERWRITE}, [edit(COLUMNS, "ptx::bulk_wait_read<0>(); ptx::arrive(shared_.value_empty);", "ptx::arrive(shared_.value_empty);")]),
 ]
-OF_ORDERED = [
-    ("one turn too few awaited", {RACE_GLOBAL, NUMBERS}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - 2 - tile :")]),
-    ("one turn too many awaited", {DEADLOCK}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - tile :")]),
-    ("first parts told as if tiles went downwards", {NUMBERS, RACE_GLOBAL, DEADLOCK, UNINITIALISED}, [edit(VISITS, "upwards ? tile + 1 : tile - 1", "tile - 1")]),
-    ("tiles launched downwards, so that those awaited come late", {DEADLOCK}, [edit(SCHEDULER, "const int32_t tile = upwards ? at.tile :", "const int32_t tile = false ? at.tile :")]),
-    ("query blocks from the last on under an order for the other way", {NUMBERS, RACE_GLOBAL, DEADLOCK, UNINITIALISED}, [edit(SCHEDULER, "tile.direction = params.upwards ? 1 : -1;", "tile.direction = -1;")]),
-    ("part never announced", {DEADLOCK, RACE_GLOBAL}, [edit(PRODUCER, "if (!order_.awaited(*tile_, steps.block())) return;", "return;")]),
-    ("late order never hands the turn over", {DEADLOCK}, [edit(CONSUMER, "issue_grad_value(); if (more || consumer_ == 0) give_turn(); issue_grad_key();", "issue_grad_value(); issue_grad_key();")]),
-]
 OF_PARTS = [
     ("one warpgroup's announcement counts for both", {RACE_GLOBAL, NUMBERS}, [edit(ORDERED, "config.slots == 1 ? Config::consumers : 1;", "config.slots == 1 ? 1 : 1;")]),
     ("both threads serve the first warpgroup", {ARRIVALS, RACE, OVERWRITE, DEADLOCK, NUMBERS}, [edit(PRODUCER, "takes_turns ? 0 : thread_, end = takes_turns ? Config::consumers : thread_ + 1;", "0, end = takes_turns ? Config::consumers : 1;")]),
@@ -161,7 +149,6 @@ PROBLEMS = ["--random 1,200,2,128 --key-heads 1 --key-length 300 --backward", "-
             "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --backward"]
 PROBLEMS_COLUMNS = [problem.replace(",128 ", ",256 ") for problem in PROBLEMS]
 PROBLEMS_D64 = [problem.replace(",128 ", ",64 ") for problem in PROBLEMS]
-PROBLEMS_ORDERED = ["--random 1,600,2,64 --causal --deterministic --backward", "--random 1,400,4,64 --key-heads 2 --key-length 500 --causal --deterministic --backward"]
 FORWARD_D64 = ["forward_bf16_d64", "copy_16bit"]
 FORWARD_COLUMNS = ["forward_bf16_d256", "copy_16bit"]
 FORWARD = ["forward_bf16_d128", "copy_16bit"]
@@ -170,7 +157,6 @@ HELPERS = ["backward_prepare", "backward_finish"]
 GROUPS = [
     {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
     {"kernel": "backward_bf16_d256", "others": FORWARD_COLUMNS + HELPERS, "options": "sms=2", "problems": PROBLEMS_COLUMNS, "mutations": OF_COLUMNS},
-    {"kernel": "backward_bf16_d64_ordered", "others": FORWARD_D64 + HELPERS, "options": "sms=2", "problems": PROBLEMS_ORDERED, "mutations": OF_ORDERED},
     {"kernel": "backward_bf16_d64", "others": FORWARD_D64 + HELPERS, "options": "sms=2", "problems": PROBLEMS_D64, "mutations": OF_PARTS},
     {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
     {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},

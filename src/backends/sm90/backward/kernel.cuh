@@ -6,7 +6,7 @@
 //   key_*, value_*        once a tile                  TMA -> consumers, and back
 //   query_*, grad_out_*   one a stage                  TMA -> consumers, their warps -> producer
 //   grad_scores_*         one a buffer of dS           all warps of consumers -> all consumers, and back
-//   slot_*                one a slot and warpgroup     a consumer's warps -> its writer, and back
+//   slot_*                one a slot and warpgroup     a consumer's warps -> a writer, and back
 // and with Division::columns, instead of the last two,
 //   scores_*              one a buffer of P and dS     the owner's warps -> all consumers, and back
 //   may_add, added        one a warpgroup              its gatekeeper -> the owner, and back

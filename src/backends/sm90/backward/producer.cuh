@@ -1,6 +1,6 @@
 // The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles and loads K, V and the rings
-// of Q and dO by TMA, lines 4 to 8; one thread a consumer warpgroup takes its tiles from shared memory to global
-// memory, adding those of dQ to the accumulator, lines 18 to 22, or says when the warpgroup may do so itself.
+// of Q and dO by TMA, lines 4 to 8; a thread of each of two warps takes the consumers' tiles from shared memory to
+// global memory, adding those of dQ to the accumulator, lines 18 to 22, or says when a warpgroup may do so itself.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"
@@ -131,6 +131,7 @@ class Producer {
 /// one's are on their way. With one slot each serves a warpgroup, which would else wait for the other one's part.
 template <Config config>
 class Writer {
+  static_assert(config.slots == 1 || config.slots == 2);
   static constexpr bool takes_turns = config.slots == 2;
 
  public:
@@ -150,7 +151,6 @@ class Writer {
       store_keys(params_.grad_key);
       ptx::arrive(shared_.tile_empty[slot.stage]);
     }
-    ptx::bulk_wait_read<0>();  // shared memory must outlive what reads it
   }
 
  private:
@@ -203,7 +203,7 @@ class Writer {
       copy(part, shared_.slot[slot][part]);
       ptx::bulk_commit();
     }
-    ptx::bulk_wait_read<0>();
+    ptx::bulk_wait_read<0>();  // at the last one also because shared memory must outlive what reads it
     for (int part = begin; part < end; ++part) ptx::arrive(shared_.slot_empty[slot][part]);
   }
 
