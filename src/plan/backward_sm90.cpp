@@ -38,7 +38,10 @@ const Variant* choose_variant(const Attention& a) {
   const Variant* best = nullptr;
   for (const Variant& variant : sm90::backward_variants) {
     if (variant.config.dtype != a.dtype || variant.config.head_dim < std::max(a.head_dim, a.value_dim)) continue;
-    if (best == nullptr || variant.config.head_dim < best->config.head_dim) best = &variant;
+    if (variant.deterministic && !a.options.deterministic) continue;
+    const bool same_dim = best != nullptr && variant.config.head_dim == best->config.head_dim;
+    if (best == nullptr || variant.config.head_dim < best->config.head_dim || (same_dim && variant.deterministic))
+      best = &variant;
   }
   return best;
 }
@@ -89,10 +92,8 @@ int64_t section_heads(const Attention& a, const Config& c, int64_t tiles_per_hea
   if (c.division == Division::gradients)
     return std::max<int64_t>(1, (causal(a) ? 256 : 64) / std::max<int64_t>(1, tiles_per_head));
   int64_t budget = 24 << 20;
-  // Tiles that wait for their neighbours need time between them; under a causal mask they are half as long.
-  if (causal(a) && a.options.deterministic) budget *= 2;
   // Long causal sequences at d 128: fewer blocks that add to the same dQ at once are worth more than the cache.
-  if (causal(a) && c.head_dim == 128 && a.max_query * a.group() >= 8192) budget = 96 << 20;
+  if (causal(a) && !a.options.deterministic && c.head_dim == 128 && a.max_query * a.group() >= 8192) budget = 96 << 20;
   const int64_t bytes = std::max<int64_t>(1, a.max_query * c.head_dim * (2 + 2 + 4) * a.group());
   return std::max(
       {int64_t{1}, budget / bytes, (multiprocessors + tiles_per_head - 1) / std::max<int64_t>(1, tiles_per_head)});
@@ -117,6 +118,9 @@ Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTrai
   plan.dynamic = plan.grid < plan.tiles && !plan.no_queries;
   plan.blocks = {c.tile_query, static_cast<int32_t>(of_sequence), static_cast<int32_t>(blocks)};
   const int64_t section = section_heads(a, c, per_head, device.multiprocessors);
+  // Under a causal mask tiles that start at once come to a query block one step after the other if each begins at its
+  // first, so that nobody waits long for his turn; but then the longest are launched last.
+  plan.upwards = c.division == Division::keys && a.options.deterministic && causal(a);
   // Tiles of several heads in turn: blocks that add to the same dQ, and wait for each other, don't come by at once.
   // Under a causal mask this is also the longest first.
   plan.order = {static_cast<int32_t>(per_head), static_cast<int32_t>(heads),
@@ -151,7 +155,7 @@ void plan_workspace(BackwardPlan& plan, const Attention& a) {
   if (plan.queries.dynamic) plan.queries.counter_at = reserve(plan, sizeof(int32_t));
   if (plan.query_variant != nullptr) return;
   plan.accumulator_at = reserve(plan, rows * static_cast<size_t>(c.head_dim) * sizeof(float));
-  plan.flags_at = reserve(plan, blocks * Config::consumers * sizeof(int32_t));
+  plan.flags_at = reserve(plan, blocks * sizeof(int32_t));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct BackwardPlan {
   TileOrder order{};
   int32_t tiles = 0;     // an upper bound where `scan`
   int32_t grid = 0;      // as many blocks as tiles, or as the device takes at once
+  bool upwards = false;  // tiles from the last keys on, see sm90::backward::Params
   bool dynamic = false;  // tiles handed out by an atomic counter, else in strides of the grid
   sm90::backward::QueryBlocks blocks{};
 

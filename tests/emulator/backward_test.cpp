@@ -65,6 +65,7 @@ class BackwardKernel : public testing::TestWithParam<size_t> {
   }
 
   KernelInfo kernel() const { return kernels()[GetParam()]; }
+  bool deterministic_alone() const { return internal::sm90::backward_variants[GetParam()].deterministic; }
 
   /// The case with this kernel's types and dims, its forward pass already run.
   Job job_of(SweepCase c) {
@@ -77,6 +78,7 @@ class BackwardKernel : public testing::TestWithParam<size_t> {
     run(job);
     job.pass = Pass::backward;
     job.problem.options.backend = Backend::emulator;
+    job.problem.options.deterministic = deterministic_alone();
     return job;
   }
 

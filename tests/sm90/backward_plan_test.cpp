@@ -60,6 +60,25 @@ TEST(BackwardVariant, SmallestThatServesBothHeadDims) {
   EXPECT_EQ(chosen(64, 128, Dtype::bf16).head_dim, 128);
 }
 
+TEST(BackwardVariant, DeterministicModeHasItsOwnAtD64) {
+  Problem problem = with_gradients(dense(1, 128, 2, 64));
+  EXPECT_FALSE(planned_backward(problem)->variant->deterministic);
+  problem.options.deterministic = true;
+  const auto plan = planned_backward(problem);
+  EXPECT_TRUE(plan->variant->deterministic);
+  EXPECT_EQ(plan->variant->config.head_dim, 64);
+}
+
+TEST(BackwardPlan, DeterministicTilesGoUpwardsUnderACausalMask) {
+  Problem problem = with_gradients(dense(1, 512, 2, 128));
+  problem.mask.causal = true;
+  EXPECT_FALSE(planned_backward(problem)->upwards) << "the longest first";
+  problem.options.deterministic = true;
+  EXPECT_TRUE(planned_backward(problem)->upwards);
+  problem.mask.causal = false;
+  EXPECT_FALSE(planned_backward(problem)->upwards);
+}
+
 TEST(BackwardVariant, FitsAnSm) {
   for (const auto& variant : sm90::backward_variants) {
     EXPECT_LE(variant.config.shared_bytes(), 232448) << variant.name;

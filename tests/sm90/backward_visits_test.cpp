@@ -9,16 +9,19 @@ namespace {
 
 /// Counts the tiles that visit each block, in order, and compares.
 template <int tile_query, int tile_key>
-void expect_consistent(const Scope& s) {
+void expect_consistent(const Scope& s, bool upwards) {
   const int32_t blocks = ceil_divide(s.queries, tile_query), tiles = ceil_divide(s.keys, tile_key);
   for (int32_t block = 0; block < blocks; ++block) {
     int32_t before = 0;
-    for (int32_t tile = 0; tile < tiles; ++tile) {
+    for (int32_t i = 0; i < tiles; ++i) {
+      const int32_t tile = upwards ? tiles - 1 - i : i;
       const Range visit = visited_blocks<tile_query, tile_key>(s, tile).visit;
       ASSERT_LE(visit.end, blocks);
       if (block < visit.begin || block >= visit.end) continue;
-      ASSERT_EQ((tiles_before<tile_query, tile_key>(s, tile, block)), before) << "tile " << tile << ", block " << block;
-      ASSERT_EQ(block >= (first_from<tile_query, tile_key>(s, tile)), before == 0);
+      ASSERT_EQ((tiles_before<tile_query, tile_key>(s, tile, block, upwards)), before)
+          << "tile " << tile << ", block " << block;
+      const Range first = first_visited<tile_query, tile_key>(s, tile, upwards);
+      ASSERT_EQ(block >= first.begin && block < first.end, before == 0);
       ++before;
     }
   }
@@ -34,7 +37,8 @@ void expect_consistent_scopes() {
           for (const int32_t right : {none, 0, 1, 5, 13, 40}) {
             SCOPED_TRACE(testing::Message() << queries << " queries, " << keys << " keys, diagonal " << diagonal
                                             << ", window " << left << ", " << right);
-            expect_consistent<tile_query, tile_key>({queries, keys, diagonal, {left, right}});
+            expect_consistent<tile_query, tile_key>({queries, keys, diagonal, {left, right}}, false);
+            expect_consistent<tile_query, tile_key>({queries, keys, diagonal, {left, right}}, true);
             if (testing::Test::HasFatalFailure()) return;
           }
 }
@@ -49,7 +53,10 @@ TEST(BackwardVisits, HideWhatNobodySees) {
   EXPECT_EQ(seen.visit.begin, 2);
   EXPECT_EQ(seen.visit.end, 4);
   EXPECT_EQ((visited_blocks<32, 64>(causal, 2).visit.end), 0) << "beyond the keys";
-  EXPECT_EQ((first_from<32, 64>(causal, 1)), 4) << "the first tile sees all blocks";
+  const Range none = first_visited<32, 64>(causal, 1, false), all = first_visited<32, 64>(causal, 1, true);
+  EXPECT_EQ(none.begin, none.end) << "the first tile sees all blocks";
+  EXPECT_EQ(all.begin, 2) << "the last tile comes first";
+  EXPECT_EQ(all.end, 4);
 }
 
 }  // namespace

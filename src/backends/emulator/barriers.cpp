@@ -200,12 +200,12 @@ void barrier_sync(int id, int threads) { named_barrier(id, threads, true, TANDEM
 void barrier_arrive(int id, int threads) { named_barrier(id, threads, false, TANDEM_PLACE); }
 void sync_block() { named_barrier(0, current->block.thread_count(), true, TANDEM_PLACE); }
 
-void fence_proxy_async(bool global) {
+void fence_proxy_async(bool shared, bool global) {
   Clocks& clocks = current->clocks;
-  clocks.async.join(clocks.generic);
+  if (shared) clocks.async.join(clocks.generic);
   if (global) clocks.global_async.join(clocks.generic);
   ++clocks.generic[current->actor()];
 }
-void fence_barrier_init() { fence_proxy_async(current->wrote_global); }
+void fence_barrier_init() { fence_proxy_async(true, current->wrote_global); }
 
 }  // namespace tandem::emulator

@@ -46,8 +46,8 @@ TANDEM_DEVICE void wait(Barrier& barrier, int parity) { emulator::wait(barrier, 
 TANDEM_DEVICE void barrier_sync(int id, int threads) { emulator::barrier_sync(id, threads); }
 TANDEM_DEVICE void barrier_arrive(int id, int threads) { emulator::barrier_arrive(id, threads); }
 TANDEM_DEVICE void sync_block() { emulator::sync_block(); }
-TANDEM_DEVICE void fence_proxy_async() { emulator::fence_proxy_async(false); }
-TANDEM_DEVICE void fence_proxy_async_all() { emulator::fence_proxy_async(true); }
+TANDEM_DEVICE void fence_proxy_async() { emulator::fence_proxy_async(true, false); }
+TANDEM_DEVICE void fence_proxy_async_global() { emulator::fence_proxy_async(false, true); }
 template <int Registers>
 TANDEM_DEVICE void registers_up() {
   emulator::set_registers(Registers, true);

@@ -57,7 +57,7 @@ void wait(ptx::Barrier& object, int parity);
 void barrier_sync(int id, int threads);
 void barrier_arrive(int id, int threads);
 void sync_block();
-void fence_proxy_async(bool global);
+void fence_proxy_async(bool shared, bool global);
 void set_registers(int count, bool up);
 
 // Between kernels and between blocks.

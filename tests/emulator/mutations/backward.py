@@ -30,8 +30,8 @@ MUTATIONS = [
     ("block expects no bytes of the statistic", {BYTES}, [edit(PRODUCER, "Layout::bytes(config.tile_query) + bytes)", "Layout::bytes(config.tile_query))")]),
     ("producer doesn't wait for an empty query stage", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.query_empty[s], query_.parity ^ 1);", "")]),
     # ---- writer of dQ
-    ("dQ added before it is there", {RACE, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(PRODUCER, "ptx::wait(shared_.slot_full[slot_.stage][part_], slot_.parity);", "")]),
-    ("dQ's slot freed while the reduction reads it", {OVERWRITE}, [edit(PRODUCER, "ptx::bulk_wait_read<config.slots - 1>()", "ptx::bulk_wait_read<config.slots>()")]),
+    ("dQ added before it is there", {RACE, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(PRODUCER, "ptx::wait(shared_.slot_full[slot][part], parity);", "")]),
+    ("dQ's slot freed while the reduction reads it", {OVERWRITE}, [edit(PRODUCER, "ptx::bulk_wait_read<0>(); for (int part", "for (int part")]),
     # ---- consumers: waits
     ("wait for an empty dS left out: who waits for the last step's dS comes after every reader of the one before", {EQUIVALENT}, [edit(CONSUMER, "ptx::wait(shared_.grad_scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
     # ---- consumers: wgmma
@@ -40,7 +40,7 @@ MUTATIONS = [
     ("the warp's barrier after LSE and D are read left out: the one before dS is handed over comes before their next load", {EQUIVALENT}, [edit(CONSUMER, "ptx::sync_warp();  // all lanes have read LSE and D", "//")]),
     ("proxy fence of dS left out", {NO_PROXY_FENCE}, [edit(CONSUMER, "ptx::fence_proxy_async(); ptx::sync_warp(); release(shared_.grad_scores_full", "ptx::sync_warp(); release(shared_.grad_scores_full")]),
     ("warp's barrier before dS is handed over left out", {RACE, NO_PROXY_FENCE}, [edit(CONSUMER, "ptx::fence_proxy_async(); ptx::sync_warp(); release(shared_.grad_scores_full", "ptx::fence_proxy_async(); release(shared_.grad_scores_full")]),
-    ("turns share a barrier", {CLASH, DEADLOCK, RACE}, [edit(CONSUMER, "ptx::barrier_sync(4 + consumer_, 256)", "ptx::barrier_sync(4, 256)")]),
+    ("turns share a barrier", {CLASH, DEADLOCK, RACE}, [edit(CONSUMER, "ptx::barrier_sync(turn_barrier(consumer_), turn_threads)", "ptx::barrier_sync(turn_barrier(0), turn_threads)")]),
     # ---- end of a tile
     ("tile given back before every lane has read it", {RACE, EQUIVALENT}, [edit(CONSUMER, "ptx::sync_warp();  // every lane has read the tile", "")]),
     ("slot_full expects three warps", {RACE, ARRIVALS, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(KERNEL, "shared.slot_full[s][w], 4)", "shared.slot_full[s][w], 3)")]),
@@ -51,8 +51,7 @@ MUTATIONS = [
     ("value_empty expects one arrival too many", {DEADLOCK}, [edit(KERNEL, "shared.value_empty, by_keys ? warps :", "shared.value_empty, by_keys ? warps + 1 :")]),
     ("producer waits for the wrong parity of query_empty", {DEADLOCK, OVERWRITE, ARRIVALS}, [edit(PRODUCER, "shared_.query_empty[s], query_.parity ^ 1", "shared_.query_empty[s], query_.parity")]),
     ("LSE loaded in place of D", {NUMBERS}, [edit(PRODUCER, "shared_.delta[s], 1,", "shared_.delta[s], 0,")]),
-    ("last copies not waited for", {NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait_read<0>();", "")]),
-    ("groups never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "ptx::bulk_commit(); release_slot();", "release_slot();")]),
+    ("groups never committed", {NO_BULK_WAIT, OVERWRITE}, [edit(PRODUCER, "ptx::bulk_commit();", "")]),
     ("producer doesn't wait for the last tile's keys", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.key_empty, keys_ ^ 1);", "")]),
     ("producer doesn't wait for the last tile's values", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.value_empty, keys_ ^ 1);", "")]),
     ("tile announced over one in use", {RACE, ARRIVALS}, [edit(PRODUCER, "ptx::wait(shared.tile_empty[i % 2], static_cast<int>(i / 2 & 1) ^ 1);", "")]),
@@ -68,8 +67,8 @@ MUTATIONS = [
     ("block loaded one row off", {NUMBERS}, [edit(PRODUCER, "tile_->query_row + steps.block() * config.tile_query, steps.head()", "tile_->query_row + 1 + steps.block() * config.tile_query, steps.head()")]),
     ("query ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    query_.next();\n", "")]),
     ("dO ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    grad_out_.next();\n", "")]),
-    ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "if (config.slots == 1 || started_) ptx::arrive(shared_.slot_empty[slot_.stage][part_]);", "")]),
-    ("both parts of dQ added to one place", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "(place * Config::consumers + part_) * config.part_floats()", "(place * Config::consumers) * config.part_floats()")]),
+    ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.slot_empty[slot][part]);", "{}")]),
+    ("both parts of dQ added to one place", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "(place * Config::consumers + part) * config.part_floats()", "(place * Config::consumers) * config.part_floats()")]),
     ("half of dQ added", {NUMBERS}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
     ("wait for the keys left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.key_full, keys_parity());", "")]),
     ("wait for the values left out", {EARLY}, [edit(CONSUMER, "issue_scores(step_); ptx::wait(shared_.value_full, keys_parity());", "issue_scores(step_);")]),
@@ -102,22 +101,29 @@ MUTATIONS = [
     # ---- the order of additions to dQ
     ("first part of dQ added to what lies there", {NUMBERS, UNINITIALISED}, [edit(PRODUCER, "ptx::bulk_store(target, source, bytes);", "ptx::bulk_reduce_add(target, source, bytes);")]),
     ("all parts of dQ stored", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "ptx::bulk_reduce_add(target, source, bytes);", "ptx::bulk_store(target, source, bytes);")]),
-    ("others don't wait for the first part of dQ", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "if (!order_.come(before, place)) {", "if (false) {")]),
-    ("first part of dQ never announced", {DEADLOCK}, [edit(PRODUCER, "unannounced_ = place;", "{}")]),
-    ("part of dQ announced before it is complete", {NUMBERS, RACE_GLOBAL, NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait<later>();", "")]),
-    ("the last parts of dQ announced as the first", {DEADLOCK, NUMBERS, RACE_GLOBAL}, [edit(ORDERED, "return block >= tile.first_from;", "return block < tile.first_from;")]),
+    ("others don't wait for the first part of dQ", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "order_.wait(*tile_, steps.block(), place);", "")]),
+    ("first part of dQ never announced", {DEADLOCK}, [edit(PRODUCER, "ptx::bulk_wait<0>(); order_.announce(place);", "ptx::bulk_wait<0>();")]),
+    ("part of dQ announced before it is complete", {NUMBERS, RACE_GLOBAL, NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait<0>();", "")]),
+    ("the last parts of dQ announced as the first", {DEADLOCK, NUMBERS, RACE_GLOBAL}, [edit(ORDERED, "return block >= tile.first.begin && block < tile.first.end;", "return block < tile.first.begin || block >= tile.first.end;")]),
+    ("both threads send everything", {ARRIVALS, RACE, OVERWRITE, RACE_GLOBAL, NUMBERS, DEADLOCK}, [edit(PRODUCER, "return !takes_turns || static_cast<int>(number_ & 1) == thread_;", "return true;")]),
+    ("proxy fence before an addition left out", {NO_PROXY_FENCE, RACE_GLOBAL}, [edit(PRODUCER, "if (!stores) ptx::fence_proxy_async_global();", "")]),
+    ("blocks of a tile in no direction", {NUMBERS, DEADLOCK, OUTSIDE}, [edit(CONSUMER, "block_ += direction_;", "")]),
     ("next tile taken when it likes, which costs time alone", {EQUIVALENT}, [edit(PRODUCER, "if (i > 0) ptx::wait(shared.tile_loaded, static_cast<int>(i & 1) ^ 1);", "")]),
     ("loads of a tile never announced", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.tile_loaded);", "")]),
-    ("turn handed to oneself", {DEADLOCK, CLASH}, [edit(CONSUMER, "ptx::barrier_arrive(4 + (consumer_ ^ 1), 256)", "ptx::barrier_arrive(4 + consumer_, 256)")]),
+    ("turn handed to oneself", {DEADLOCK, CLASH}, [edit(CONSUMER, "ptx::barrier_arrive(turn_barrier(consumer_ ^ 1), turn_threads)", "ptx::barrier_arrive(turn_barrier(consumer_), turn_threads)")]),
 ]
 
 OF_PREPARE = [
-    ("flags not cleared", {NUMBERS, UNINITIALISED, RACE_GLOBAL, DEADLOCK}, [edit(PREPARE, "p.flags[2 * at.place + ptx::thread_index()] = 0;", "{}")]),
+    ("flags not cleared", {NUMBERS, UNINITIALISED, RACE_GLOBAL, DEADLOCK}, [edit(PREPARE, "p.flags[at.place] = 0;", "{}")]),
     ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row >= block.used) continue;", "")]),
     ("statistics of one row overwrite each other", {RACE_GLOBAL, NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
 ]
+OF_PARTS = [
+    ("one warpgroup's announcement counts for both", {RACE_GLOBAL, NUMBERS}, [edit(ORDERED, "config.slots == 1 ? Config::consumers : 1;", "config.slots == 1 ? 1 : 1;")]),
+    ("both threads serve the first warpgroup", {ARRIVALS, RACE, OVERWRITE, DEADLOCK, NUMBERS}, [edit(PRODUCER, "takes_turns ? 0 : thread_, end = takes_turns ? Config::consumers : thread_ + 1;", "0, end = takes_turns ? Config::consumers : 1;")]),
+]
 OF_FINISH = [
-    ("blocks that no tile visited read", {NUMBERS, UNINITIALISED}, [edit(FINISH, "block.used > 0 && p.flags[2 * at.place] != 0 ? block.used : 0;", "block.used;")]),
+    ("blocks that no tile visited read", {NUMBERS, UNINITIALISED}, [edit(FINISH, "block.used > 0 && p.flags[at.place] != 0 ? block.used : 0;", "block.used;")]),
     ("tile read before it is whole", {RACE, UNINITIALISED}, [edit(FINISH, "  ptx::sync_block();\n", "")]),
     ("rows beyond the sequence written", {OUTSIDE, NUMBERS, RACE_GLOBAL}, [edit(FINISH, "if (row >= block.rows) break;", "")]),
     ("scale left out", {NUMBERS}, [edit(FINISH, "ptx::pack<Element>(q.x * p.scale, q.y * p.scale)", "ptx::pack<Element>(q.x, q.y)")]),
@@ -125,11 +131,14 @@ OF_FINISH = [
 
 PROBLEMS = ["--random 1,200,2,128 --key-heads 1 --key-length 300 --backward", "--random 1,330,2,128 --causal --backward",
             "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --backward"]
+PROBLEMS_D64 = [problem.replace(",128 ", ",64 ") for problem in PROBLEMS]
+FORWARD_D64 = ["forward_bf16_d64", "copy_16bit"]
 FORWARD = ["forward_bf16_d128", "copy_16bit"]
 HELPERS = ["backward_prepare", "backward_finish"]
 
 GROUPS = [
     {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
+    {"kernel": "backward_bf16_d64", "others": FORWARD_D64 + HELPERS, "options": "sms=2", "problems": PROBLEMS_D64, "mutations": OF_PARTS},
     {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
     {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},
 ]

@@ -6,6 +6,10 @@ EPILOGUE = "forward/epilogue.cuh"
 KERNEL = "forward/kernel.cuh"
 SOFTMAX = "math/softmax.cuh"
 ORDERED = "backward/ordered.cuh"
+CONSUMER = "backward/consumer.cuh"
+PRODUCER = "backward/producer.cuh"
+SCHEDULER = "backward/scheduler.cuh"
+VISITS = "backward/visits.hpp"
 COPY = "copy/kernel.cuh"
 
 OF_THREE_CONSUMERS = [
@@ -25,8 +29,15 @@ OF_SOFTMAX = [
 ]
 
 OF_ORDER = [
-    ("tiles wait for one more than come before them", {DEADLOCK}, [edit(ORDERED, "tile.first_key / config.tile_key(), block);", "tile.first_key / config.tile_key(), block) + 1;")]),
+    ("tiles wait for one more than come before them", {DEADLOCK}, [edit(ORDERED, "tile.direction > 0);", "tile.direction > 0) + 1;")]),
     ("first tiles alone announce their part", {DEADLOCK}, [edit(ORDERED, "return params_.deterministic || stores(tile, block);", "return stores(tile, block);")]),
+    ("one turn too few awaited", {"race in global memory", NUMBERS}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - 2 - tile :")]),
+    ("one turn too many awaited", {DEADLOCK}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - tile :")]),
+    ("first parts told as if tiles went downwards", {NUMBERS, "race in global memory", DEADLOCK, UNINITIALISED}, [edit(VISITS, "upwards ? tile + 1 : tile - 1", "tile - 1")]),
+    ("tiles launched downwards, so that those awaited come late", {DEADLOCK}, [edit(SCHEDULER, "return params.upwards ? tile :", "return false ? tile :")]),
+    ("query blocks from the last on under an order for the other way", {NUMBERS, "race in global memory", DEADLOCK, UNINITIALISED}, [edit(SCHEDULER, "tile.direction = params.upwards ? 1 : -1;", "tile.direction = -1;")]),
+    ("part never announced", {DEADLOCK, "race in global memory"}, [edit(PRODUCER, "if (!order_.awaited(*tile_, steps.block())) return;", "return;")]),
+    ("late order never hands the turn over", {DEADLOCK}, [edit(CONSUMER, "issue_grad_value(); if (more || consumer_ == 0) give_turn(); issue_grad_key();", "issue_grad_value(); issue_grad_key();")]),
 ]
 
 OF_COPY = [
@@ -41,8 +52,10 @@ GROUPS = [
      "problems": ["--random 1,600,2,64 --key-heads 1", "--random 1,500,2,64 --causal"]},
     {"kernel": "forward_bf16_d128", "others": ["copy_16bit"], "options": "sms=1", "mutations": OF_SOFTMAX,
      "problems": ["--random 1,200,2,128 --causal", "--random 1,130,2,128 --key-length 700 --scale 8"]},
-    {"kernel": "backward_bf16_d64", "others": ["forward_bf16_d64", *BACKWARD], "options": "sms=2", "mutations": OF_ORDER,
-     "problems": ["--random 1,300,2,64 --key-length 500 --backward --deterministic"]},
+    {"kernel": "backward_bf16_d64_ordered", "others": ["forward_bf16_d64", *BACKWARD], "options": "sms=2", "mutations": OF_ORDER,
+     "problems": ["--random 1,300,2,64 --key-length 500 --backward --deterministic",
+                  "--random 1,600,2,64 --causal --backward --deterministic",
+                  "--random 1,400,4,64 --key-heads 2 --key-length 500 --causal --backward --deterministic"]},
     {"kernel": "copy_16bit", "others": ["forward_bf16_d64"], "options": "sms=2", "mutations": OF_COPY,
      "tests": ["emulator_sweep EmulatorTensors.MayLieAtOddAddresses"]},
 ]

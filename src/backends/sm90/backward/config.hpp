@@ -37,7 +37,7 @@ struct Config {
     const int keys = 2 * tile_key() * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
     const int scores = stages * tile_query * tile_key() * 2;
     const int parts = by_keys ? slots * consumers * part_floats() * 4 : 0;
-    const int statistics = 2 * stages * tile_query * 4, tiles = 2 * 80;
+    const int statistics = 2 * stages * tile_query * 4, tiles = 2 * 96;
     const int barriers = 8 * (9 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
     return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tiles, 1024) * 1024;
   }
@@ -47,6 +47,7 @@ struct Config {
 struct Variant {
   const char* name;
   Config config;
+  bool deterministic = false;  // takes the deterministic mode's problems from the variant of these dims
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backends/sm90/backward/elements.cuh"
+#include "backends/sm90/backward/named_barriers.hpp"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/scores.cuh"
 #include "backends/sm90/backward/shared.cuh"
@@ -43,11 +44,12 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < head_dim / 2; ++i) grad_key_[i] = grad_value_[i] = 0;
     const Steps steps = Steps::of_warp(tile(), params_.group);
-    begin_ = ptx::uniform(tile().visit.begin);
-    end_ = ptx::uniform(tile().visit.end);
+    first_ = steps.first();
+    behind_ = steps.behind();
+    direction_ = steps.direction();
     full_begin_ = ptx::uniform(tile().full.begin);
     full_end_ = ptx::uniform(tile().full.end);
-    block_ = steps.block();
+    block_ = first_;
     last_ = step_ + static_cast<unsigned>(steps.left());
     ptx::wait(shared_.key_full, keys_parity());
     unsigned slot = step_ + 2 * tile_;  // two for dK and dV of each tile before
@@ -124,6 +126,7 @@ class Consumer {
       }
       ptx::wgmma_fence(grad_weights_, grad_key_, weights_, grad_value_);
       issue_grad_value();
+      if (more || consumer_ == 0) give_turn();
       issue_grad_key();
       if constexpr (last_dq) issue_grad_query();
       store_grad_scores();
@@ -137,7 +140,8 @@ class Consumer {
     }
     step_ = ptx::uniform(step_ + 1);
     if constexpr (more) {
-      if (--block_ < begin_) block_ = end_ - 1;  // the group's next head
+      block_ += direction_;
+      if (block_ == behind_) block_ = first_;  // of the group's next head
       weigh();
     }
   }
@@ -292,10 +296,10 @@ class Consumer {
   static TANDEM_DEVICE int parity(unsigned step) { return static_cast<int>(step / Config::stages & 1); }
 
   TANDEM_DEVICE void wait_turn() {
-    if constexpr (config.turns) ptx::barrier_sync(4 + consumer_, 256);
+    if constexpr (config.turns) ptx::barrier_sync(turn_barrier(consumer_), turn_threads);
   }
   TANDEM_DEVICE void give_turn() {
-    if constexpr (config.turns) ptx::barrier_arrive(4 + (consumer_ ^ 1), 256);
+    if constexpr (config.turns) ptx::barrier_arrive(turn_barrier(consumer_ ^ 1), turn_threads);
   }
 
   Shared<config>& shared_;
@@ -304,7 +308,8 @@ class Consumer {
   unsigned tile_ = 0;             // their number so far
   unsigned step_ = 0, last_ = 0;  // of all tiles: the one whose P and dP are in registers, and where the tile ends
   int block_ = 0;                 // of queries, in that step
-  int begin_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0;  // the tile's Tile::visit and full
+  int first_ = 0, behind_ = 0, direction_ = 0;  // of the tile's Steps
+  int full_begin_ = 0, full_end_ = 0;           // its Tile::full
   float scores_[tile_query / 2], grad_scores_[tile_query / 2];
   float grad_key_[head_dim / 2], grad_value_[head_dim / 2], grad_query_[config.grad_queries() / 2];
   uint32_t weights_[tile_query / 16][4], grad_weights_[tile_query / 16][4];

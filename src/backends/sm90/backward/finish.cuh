@@ -54,7 +54,7 @@ TANDEM_DEVICE void finish(const FinishParams& p) {
   const Assignment at = assigned_block(p.blocks);
   const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, at.number);
   if (block.rows <= 0) return;
-  const int used = block.used > 0 && p.flags[2 * at.place] != 0 ? block.used : 0;  // 0: the block sees no key
+  const int used = block.used > 0 && p.flags[at.place] != 0 ? block.used : 0;  // 0: the block sees no key
   uint16_t* tile = ptx::dynamic_shared<FinishShared>().tile;
   const int pitch = p.accumulator_dim + 8;
   if (used > 0) {

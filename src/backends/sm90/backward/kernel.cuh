@@ -6,7 +6,7 @@
 //   key_*, value_*        once a tile                  TMA -> consumers, and back
 //   query_*, grad_out_*   one a stage                  TMA -> consumers, their warps -> producer
 //   grad_scores_*         one a buffer of dS           all warps of consumers -> all consumers, and back
-//   slot_*                one a slot and warpgroup     a consumer's warps -> its writer, and back
+//   slot_*                one a slot and warpgroup     a consumer's warps -> a writer, and back
 // and with Division::gradients, instead of the last two,
 //   weights_*             one a buffer of P            the warps of dV's consumer -> dK's, and back
 #pragma once

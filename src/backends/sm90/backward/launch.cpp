@@ -191,6 +191,7 @@ class BackwardExecutable final : public Executable {
     params.has_diagonal = a.diagonal.has_value();
     params.diagonal = a.diagonal.value_or(0);
     params.deterministic = a.options.deterministic;
+    params.upwards = plan_.upwards;
     params.scan = plan_.scan;
     params.window = a.window;
     params.order = plan_.order;

@@ -9,26 +9,31 @@
 
 namespace tandem::internal::sm90::backward {
 
-/// For one thread. A tile only waits for tiles of earlier keys, which are launched before it and, since tiles visit
-/// their query blocks from the last to the first, come by before it if all start at once.
+/// For one thread. A tile only waits for tiles that are launched before it: those of earlier keys or, where tiles go
+/// upwards, of later ones. Under a causal mask these come by a step before it if all start at once.
 template <Config config>
 class Order {
  public:
-  TANDEM_DEVICE Order(const Params& params, int part) : params_(params), part_(part) {}
+  /// Of one tile's part: where each warpgroup has a thread of its own for it, both announce.
+  static constexpr int announcements = config.slots == 1 ? Config::consumers : 1;
+
+  TANDEM_DEVICE explicit Order(const Params& params) : params_(params) {}
 
   /// Whether the tile stores its part of that block of the sequence.
-  static TANDEM_DEVICE bool stores(const Tile& tile, int32_t block) { return block >= tile.first_from; }
-
-  /// How many announcements there must be before the tile's turn.
-  TANDEM_DEVICE int32_t before(const Tile& tile, int32_t block) const {
-    if (stores(tile, block)) return 0;
-    if (!params_.deterministic) return 1;
-    return tiles_before<config.tile_query, config.tile_key()>({tile.queries, tile.keys, tile.diagonal, params_.window},
-                                                              tile.first_key / config.tile_key(), block);
+  static TANDEM_DEVICE bool stores(const Tile& tile, int32_t block) {
+    return block >= tile.first.begin && block < tile.first.end;
   }
-  /// One look. `place`: the block's in the workspace.
-  TANDEM_DEVICE bool come(int32_t before, int64_t place) const {
-    return before == 0 || ptx::load_acquire(flag(place)) >= before;
+
+  /// Until it is the tile's turn. `place`: the block's in the workspace.
+  TANDEM_DEVICE void wait(const Tile& tile, int32_t block, int64_t place) const {
+    if (stores(tile, block)) return;
+    int32_t before = 1;
+    if (params_.deterministic)
+      before = tiles_before<config.tile_query, config.tile_key()>(
+          {tile.queries, tile.keys, tile.diagonal, params_.window}, tile.first_key / config.tile_key(), block,
+          tile.direction > 0);
+    while (ptx::load_acquire(flag(place)) < before * announcements) {
+    }
   }
   /// Whether anybody waits for the tile's part, so that it must be announced.
   TANDEM_DEVICE bool awaited(const Tile& tile, int32_t block) const {
@@ -37,10 +42,9 @@ class Order {
   TANDEM_DEVICE void announce(int64_t place) const { ptx::add_release(flag(place), 1); }
 
  private:
-  TANDEM_DEVICE int32_t* flag(int64_t place) const { return params_.flags + place * Config::consumers + part_; }
+  TANDEM_DEVICE int32_t* flag(int64_t place) const { return params_.flags + place; }
 
   const Params& params_;
-  const int part_;
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -25,13 +25,14 @@ struct alignas(64) Params {
   ptx::TensorMap query, grad_out, key, value, grad_key, grad_value;
   float* accumulator;       // dQ, [query head][block][part of a warpgroup][fragments]
   const float* statistics;  // [query head][block][LSE, D][row]
-  int32_t* flags;           // [query head][block][warpgroup]: additions that were announced so far
+  int32_t* flags;           // [query head][block]: additions that were announced so far
   Rows query_rows, key_rows;
   QueryBlocks blocks;
   int32_t batch, key_heads, group;  // group: query heads of one key head
   int32_t diagonal;                 // of every sequence, if has_diagonal; else its keys - queries
   bool has_diagonal;
   bool deterministic;     // additions to dQ in a fixed order
+  bool upwards;           // tiles from the last keys on, each from its first query block on; else both the other way
   bool scan;              // tiles are found by walking over the sequences' lengths
   int32_t* tile_counter;  // dynamic schedule: 0 on entry; null: tiles in strides of the grid
   Window window;
@@ -52,9 +53,10 @@ struct alignas(16) Tile {
   int32_t query_row, query_batch, query_wrap;
   int32_t key_row, key_batch, key_wrap;
   int32_t out_row, out_batch;
-  Range visit;         // query blocks
-  Range full;          // those that need no mask
-  int32_t first_from;  // of these blocks, those to whose dQ no earlier tile adds
+  Range visit;        // query blocks
+  Range full;         // those that need no mask
+  Range first;        // those to whose dQ no tile before this one adds
+  int32_t direction;  // from block to block: 1 or -1
 };
 
 /// The kernel of dQ alone walks over tiles of queries, as the forward pass does; its `out` is dQ.

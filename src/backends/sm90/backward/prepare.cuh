@@ -65,7 +65,7 @@ TANDEM_DEVICE void prepare(const PrepareParams& p) {
     if (p.query_tile_counter != nullptr) *p.query_tile_counter = 0;
   }
   if (block.used <= 0) return;
-  if (p.flags != nullptr && ptx::thread_index() < 2) p.flags[2 * at.place + ptx::thread_index()] = 0;
+  if (p.flags != nullptr && ptx::thread_index() == 0) p.flags[at.place] = 0;
   float* statistics = p.statistics + at.place * 2 * p.blocks.tile;
   if (p.is_bf16)
     row_statistics<bf16>(p, block, at.head, statistics);

@@ -1,6 +1,6 @@
 // The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles and loads K, V and the rings
-// of Q and dO by TMA, lines 4 to 8; one thread a consumer warpgroup takes its tiles from shared memory to global
-// memory, adding those of dQ to the accumulator, lines 18 to 22.
+// of Q and dO by TMA, lines 4 to 8; a thread of each of two warps takes the consumers' tiles from shared memory to
+// global memory, adding those of dQ to the accumulator, lines 18 to 22.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"
@@ -129,14 +129,19 @@ class Producer {
   RingPosition<Config::stages> query_, grad_out_;
 };
 
-/// What leaves a consumer warpgroup in a tile: its parts of dQ, dV before the last of them, and dK.
+/// What leaves the consumer warpgroups in a tile: their parts of dQ, dV before the last of them, and dK. With two slots
+/// two threads take turns: while one waits until its additions are complete, so that it may announce them, the other
+/// one's are on their way. With one slot each serves a warpgroup, which would else wait for the other one's part.
 template <Config config>
 class Writer {
- public:
-  TANDEM_DEVICE Writer(Shared<config>& shared, const Params& params, int part)
-      : shared_(shared), params_(params), order_(params, part), part_(part) {}
+  static_assert(config.slots == 1 || config.slots == 2);
+  static constexpr bool takes_turns = config.slots == 2;
 
-  /// One thread a consumer warpgroup.
+ public:
+  TANDEM_DEVICE Writer(Shared<config>& shared, const Params& params, int thread)
+      : shared_(shared), params_(params), order_(params), thread_(thread) {}
+
+  /// One thread of each of two warps.
   TANDEM_DEVICE void run() {
     for (RingPosition<2> slot;; slot.next()) {
       ptx::wait(shared_.tile_full[slot.stage], slot.parity);
@@ -149,78 +154,68 @@ class Writer {
       store_keys(params_.grad_key);
       ptx::arrive(shared_.tile_empty[slot.stage]);
     }
-    ptx::bulk_wait_read<0>();  // shared memory must outlive what reads it
   }
 
  private:
   using Layout = ChunkLayout<config.head_dim>;
 
   TANDEM_DEVICE void add_grad_query(const Steps& steps) {
+    if (!next()) return;
     const int64_t place = place_of(params_, *tile_, steps);
-    const int32_t before = order_.before(*tile_, steps.block());
-    if (!order_.come(before, place)) {
-      announce<0>();  // those behind needn't wait too
-      while (!order_.come(before, place)) {
-      }
-    }
-    const float* source = wait_slot();
-    float* target = params_.accumulator + (place * Config::consumers + part_) * config.part_floats();
-    constexpr int bytes = config.part_floats() * static_cast<int>(sizeof(float));
-    if (order_.stores(*tile_, steps.block())) {
-      ptx::bulk_store(target, source, bytes);
-    } else {
-      ptx::fence_proxy_async_all();  // behind what was waited for
-      ptx::bulk_reduce_add(target, source, bytes);
-    }
-    send();
-    if (order_.awaited(*tile_, steps.block())) unannounced_ = place;
+    order_.wait(*tile_, steps.block(), place);
+    const bool stores = Order<config>::stores(*tile_, steps.block());
+    if (!stores) ptx::fence_proxy_async_global();  // behind what was waited for
+    send([&](int part, const float* source) {
+      float* target = params_.accumulator + (place * Config::consumers + part) * config.part_floats();
+      constexpr int bytes = config.part_floats() * static_cast<int>(sizeof(float));
+      if (stores)
+        ptx::bulk_store(target, source, bytes);
+      else
+        ptx::bulk_reduce_add(target, source, bytes);
+    });
+    if (!order_.awaited(*tile_, steps.block())) return;
+    // Complete, not just read from shared memory; that includes the fence between the proxies.
+    ptx::bulk_wait<0>();
+    order_.announce(place);
   }
-  /// 64 rows of dK or dV; TMA clips them to the sequence.
+  /// dK or dV; TMA clips the rows to the sequence.
   TANDEM_DEVICE void store_keys(const ptx::TensorMap& map) {
-    const uint8_t* source = reinterpret_cast<const uint8_t*>(wait_slot());
+    if (!next()) return;
+    send([&](int part, const float* source) {
+      const uint8_t* rows = reinterpret_cast<const uint8_t*>(source);
 #pragma unroll
-    for (int c = 0; c < Layout::chunks; ++c)
-      ptx::tma_store(map, source + Layout::chunk_offset(64, c), c * Layout::chunk_columns,
-                     tile_->out_row + tile_->first_key + 64 * part_, tile_->head, tile_->out_batch, tile_->key_wrap);
-    send();
-  }
-  /// Ends a group. Unless others are late, an addition is announced when the next group is on its way: by then it is
-  /// complete, and nobody has waited for that.
-  TANDEM_DEVICE void send() {
-    ptx::bulk_commit();
-    release_slot();
-    announce<1>();
-  }
-  /// The additions must be complete, not just read from shared memory; all but the last `later` groups are waited for.
-  template <int later>
-  TANDEM_DEVICE void announce() {
-    if (unannounced_ < 0) return;
-    ptx::bulk_wait<later>();
-    ptx::fence_proxy_async_all();
-    order_.announce(unannounced_);
-    unannounced_ = -1;
+      for (int c = 0; c < Layout::chunks; ++c)
+        ptx::tma_store(map, rows + Layout::chunk_offset(64, c), c * Layout::chunk_columns,
+                       tile_->out_row + tile_->first_key + 64 * part, tile_->head, tile_->out_batch, tile_->key_wrap);
+    });
   }
 
-  TANDEM_DEVICE const float* wait_slot() {
-    ptx::wait(shared_.slot_full[slot_.stage][part_], slot_.parity);
-    return shared_.slot[slot_.stage][part_];
+  /// Counts what leaves; whether this thread sends of it.
+  TANDEM_DEVICE bool next() {
+    ++number_;
+    return !takes_turns || static_cast<int>(number_ & 1) == thread_;
   }
-  /// With two slots a slot is free when the copy before the last has read it.
-  TANDEM_DEVICE void release_slot() {
-    ptx::bulk_wait_read<config.slots - 1>();
-    slot_.next();
-    if (config.slots == 1 || started_) ptx::arrive(shared_.slot_empty[slot_.stage][part_]);
-    started_ = true;
+  /// Copies a warpgroup's part when it is there, and gives the slots back.
+  template <class Copy>
+  TANDEM_DEVICE void send(const Copy& copy) {
+    const unsigned slot = number_ % config.slots;
+    const int parity = static_cast<int>(number_ / config.slots & 1);
+    const int begin = takes_turns ? 0 : thread_, end = takes_turns ? Config::consumers : thread_ + 1;
+    for (int part = begin; part < end; ++part) {
+      ptx::wait(shared_.slot_full[slot][part], parity);
+      copy(part, shared_.slot[slot][part]);
+      ptx::bulk_commit();
+    }
+    ptx::bulk_wait_read<0>();  // at the last one also because shared memory must outlive what reads it
+    for (int part = begin; part < end; ++part) ptx::arrive(shared_.slot_empty[slot][part]);
   }
 
   Shared<config>& shared_;
   const Params& params_;
   const Order<config> order_;
-  const int part_;
+  const int thread_;
   const Tile* tile_ = nullptr;
-  bool started_ = false;
-  int64_t unannounced_ = -1;  // the place of the last addition, if somebody waits for it
-  RingPosition<config.slots> slot_;
+  unsigned number_ = ~0u;  // of what leaves now
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -15,18 +15,20 @@ struct Position {
   int32_t batch, head, tile;  // tile negative: none
 };
 
-/// Tiles of keys. TileOrder begins with high numbers; a head's tiles are launched from its first keys on, which most
-/// queries see under a causal mask, and for which all others wait (Order).
+/// Tiles of keys. TileOrder begins with high numbers, but a head's tiles are launched from its first keys on, which
+/// most queries see under a causal mask, unless `upwards`: tiles only wait for those that were launched before (Order).
 struct KeySide {
   static TANDEM_DEVICE const Rows& rows(const Params& params) { return params.key_rows; }
   static TANDEM_DEVICE int32_t heads(const Params& params) { return params.key_heads; }
-  static TANDEM_DEVICE int32_t tile(const TileOrder& order, int32_t tile) { return order.tiles_per_head - 1 - tile; }
+  static TANDEM_DEVICE int32_t tile(const Params& params, const TileOrder& order, int32_t tile) {
+    return params.upwards ? tile : order.tiles_per_head - 1 - tile;
+  }
 };
 /// Tiles of queries, the last of which see most keys.
 struct QuerySide {
   static TANDEM_DEVICE const Rows& rows(const forward::Params& params) { return params.query_rows; }
   static TANDEM_DEVICE int32_t heads(const forward::Params& params) { return params.query_heads; }
-  static TANDEM_DEVICE int32_t tile(const TileOrder&, int32_t tile) { return tile; }
+  static TANDEM_DEVICE int32_t tile(const forward::Params&, const TileOrder&, int32_t tile) { return tile; }
 };
 
 /// Hands a block its tiles, in growing order. All lanes of a warp call it together and get the same. (The forward
@@ -47,7 +49,7 @@ class TileScheduler {
   TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t first_batch) {
     const TilePosition at = order.at(index);
     const int32_t heads = Side::heads(params_), batch = at.head / heads;
-    return {first_batch + batch, at.head - batch * heads, Side::tile(order, at.tile)};
+    return {first_batch + batch, at.head - batch * heads, Side::tile(params_, order, at.tile)};
   }
   TANDEM_DEVICE int32_t next_index() {
     if (index_ < 0) {
@@ -124,33 +126,45 @@ TANDEM_DEVICE void describe(const Params& params, Position at, Tile& tile) {
   const KeyBlocks seen = visited_blocks<tile_query, tile_key>(scope, at.tile);
   tile.visit = seen.visit;
   tile.full = seen.full;
-  tile.first_from = first_from<tile_query, tile_key>(scope, at.tile);
+  tile.first = first_visited<tile_query, tile_key>(scope, at.tile, params.upwards);
+  tile.direction = params.upwards ? 1 : -1;
 }
 
 /// The steps of a tile, for each role: all query heads of the group (so that dK and dV are summed over them in
-/// registers), and for each the query blocks that see the keys, from the last.
+/// registers), and for each the query blocks that see the keys, in the tile's direction.
 class Steps {
  public:
-  TANDEM_DEVICE Steps(int32_t begin, int32_t end, int32_t head, int32_t group)
-      : begin_(begin), end_(end), head_(head * group), block_(end - 1), left_(greatest(end - begin, 0) * group) {}
+  TANDEM_DEVICE Steps(Range visit, int32_t direction, int32_t head, int32_t group)
+      : first_(direction > 0 ? visit.begin : visit.end - 1),
+        behind_(direction > 0 ? visit.end : visit.begin - 1),
+        direction_(direction),
+        head_(head * group),
+        block_(first_),
+        left_(greatest(visit.end - visit.begin, 0) * group) {}
   /// For one thread.
-  TANDEM_DEVICE Steps(const Tile& tile, int32_t group) : Steps(tile.visit.begin, tile.visit.end, tile.head, group) {}
+  TANDEM_DEVICE Steps(const Tile& tile, int32_t group) : Steps(tile.visit, tile.direction, tile.head, group) {}
   /// For all lanes together: the counters are then known to be the same in all.
   static TANDEM_DEVICE Steps of_warp(const Tile& tile, int32_t group) {
-    return {ptx::uniform(tile.visit.begin), ptx::uniform(tile.visit.end), ptx::uniform(tile.head), group};
+    const Range visit{ptx::uniform(tile.visit.begin), ptx::uniform(tile.visit.end)};
+    return {visit, ptx::uniform(tile.direction), ptx::uniform(tile.head), group};
   }
+  /// The first block of each head, and the one behind the last.
+  TANDEM_DEVICE int32_t first() const { return first_; }
+  TANDEM_DEVICE int32_t behind() const { return behind_; }
+  TANDEM_DEVICE int32_t direction() const { return direction_; }
   TANDEM_DEVICE int32_t left() const { return left_; }
   TANDEM_DEVICE int32_t block() const { return block_; }
   TANDEM_DEVICE int32_t head() const { return head_; }
   TANDEM_DEVICE void next() {
     --left_;
-    if (--block_ >= begin_) return;
-    block_ = end_ - 1;
+    block_ += direction_;
+    if (block_ != behind_) return;
+    block_ = first_;
     ++head_;
   }
 
  private:
-  int32_t begin_, end_, head_, block_, left_;
+  int32_t first_, behind_, direction_, head_, block_, left_;
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -1,4 +1,5 @@
-// Which query blocks a tile of keys visits, and in which order tiles come to a query block. For host, GPU and emulator.
+// Which query blocks a tile of keys visits, and in which order tiles come to a query block: that of their keys, or
+// `upwards` the other one. For host, GPU and emulator.
 #pragma once
 
 #include "common/mask.hpp"
@@ -23,21 +24,22 @@ TANDEM_SHARED_FUNCTION constexpr KeyBlocks visited_blocks(const Scope& s, int32_
   return seen;
 }
 
-/// From which query block on the tile is the first of those that visit it: earlier tiles visit none of them.
+/// The query blocks that the tile is the first to visit.
 template <int tile_query, int tile_key>
-TANDEM_SHARED_FUNCTION constexpr int32_t first_from(const Scope& s, int32_t tile) {
+TANDEM_SHARED_FUNCTION constexpr Range first_visited(const Scope& s, int32_t tile, bool upwards) {
   const Range own = visited_blocks<tile_query, tile_key>(s, tile).visit;
-  const Range before = visited_blocks<tile_query, tile_key>(s, tile - 1).visit;
-  return before.begin == before.end ? own.begin : greatest(own.begin, before.end);
+  const Range before = visited_blocks<tile_query, tile_key>(s, upwards ? tile + 1 : tile - 1).visit;
+  if (before.begin == before.end) return own;
+  return upwards ? Range{own.begin, least(own.end, before.begin)} : Range{greatest(own.begin, before.end), own.end};
 }
 
-/// How many of the tiles that visit the query block come before this one: those of earlier keys.
+/// How many of the tiles that visit the query block come before this one.
 template <int tile_query, int tile_key>
-TANDEM_SHARED_FUNCTION constexpr int32_t tiles_before(const Scope& s, int32_t tile, int32_t block) {
+TANDEM_SHARED_FUNCTION constexpr int32_t tiles_before(const Scope& s, int32_t tile, int32_t block, bool upwards) {
   const int32_t first = block * tile_query, queries = ceil_divide(s.queries, tile_query) * tile_query;
   const KeyBlocks tiles =
       key_blocks(first, least(first + tile_query, queries) - 1, s.keys, s.diagonal, s.window, tile_key);
-  return tile - tiles.visit.begin;
+  return upwards ? tiles.visit.end - 1 - tile : tile - tiles.visit.begin;
 }
 
 }  // namespace tandem::internal::sm90::backward

@@ -74,8 +74,8 @@ TANDEM_DEVICE void sync_block() { __syncthreads(); }
 /// Orders this thread's ordinary writes to shared memory before later reads by TMA and wgmma.
 TANDEM_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// The same for all memory: ordinary global accesses against bulk copies and reductions.
-TANDEM_DEVICE void fence_proxy_async_all() { asm volatile("fence.proxy.async;" ::: "memory"); }
+/// The same for global memory: ordinary accesses, and what they order, before later bulk copies and reductions.
+TANDEM_DEVICE void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 /// Moves registers between warpgroups; executed by all threads of a warpgroup.
 template <int Registers>
