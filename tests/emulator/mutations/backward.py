@@ -31,7 +31,7 @@ MUTATIONS = [
     ("producer doesn't wait for an empty query stage", {OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "ptx::wait(shared_.query_empty[s], query_.parity ^ 1);", "")]),
     # ---- writer of dQ
     ("dQ added before it is there", {RACE, UNINITIALISED, NO_PROXY_FENCE, OVERWRITE}, [edit(PRODUCER, "ptx::wait(shared_.slot_full[slot][part], parity);", "")]),
-    ("dQ's slot freed while the reduction reads it", {OVERWRITE}, [edit(PRODUCER, "ptx::bulk_wait_read<0>(); for (int part", "for (int part")]),
+    ("dQ's slot freed while the reduction reads it", {OVERWRITE}, [edit(PRODUCER, "ptx::bulk_wait_read<0>();  // at the last one", "// at the last one")]),
     # ---- consumers: waits
     ("wait for an empty dS left out: who waits for the last step's dS comes after every reader of the one before", {EQUIVALENT}, [edit(CONSUMER, "ptx::wait(shared_.grad_scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
     # ---- consumers: wgmma
@@ -69,7 +69,7 @@ MUTATIONS = [
     ("dO ring stands still", {DEADLOCK, OVERWRITE, ARRIVALS, RACE}, [edit(PRODUCER, "    grad_out_.next();\n", "")]),
     ("dQ's slot never freed", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.slot_empty[slot][part]);", "{}")]),
     ("both parts of dQ added to one place", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "(place * Config::consumers + part) * config.part_floats()", "(place * Config::consumers) * config.part_floats()")]),
-    ("half of dQ added", {NUMBERS}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
+    ("half of dQ added", {NUMBERS, UNINITIALISED}, [edit(PRODUCER, "config.part_floats() * static_cast<int>(sizeof(float))", "config.part_floats() / 2 * static_cast<int>(sizeof(float))")]),
     ("wait for the keys left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.key_full, keys_parity());", "")]),
     ("wait for the values left out", {EARLY}, [edit(CONSUMER, "issue_scores(step_); ptx::wait(shared_.value_full, keys_parity());", "issue_scores(step_);")]),
     ("wait for the first queries left out", {EARLY}, [edit(CONSUMER, "ptx::wait(shared_.query_full[stage(step_)], parity(step_));", "")]),
@@ -106,7 +106,6 @@ MUTATIONS = [
     ("part of dQ announced before it is complete", {NUMBERS, RACE_GLOBAL, NO_BULK_WAIT}, [edit(PRODUCER, "ptx::bulk_wait<0>();", "")]),
     ("the last parts of dQ announced as the first", {DEADLOCK, NUMBERS, RACE_GLOBAL}, [edit(ORDERED, "return block >= tile.first.begin && block < tile.first.end;", "return block < tile.first.begin || block >= tile.first.end;")]),
     ("both threads send everything", {ARRIVALS, RACE, OVERWRITE, RACE_GLOBAL, NUMBERS, DEADLOCK}, [edit(PRODUCER, "return !takes_turns || static_cast<int>(number_ & 1) == thread_;", "return true;")]),
-    ("proxy fence before an addition left out", {NO_PROXY_FENCE, RACE_GLOBAL}, [edit(PRODUCER, "if (!stores) ptx::fence_proxy_async_global();", "")]),
     ("blocks of a tile in no direction", {NUMBERS, DEADLOCK, OUTSIDE}, [edit(CONSUMER, "block_ += direction_;", "")]),
     ("next tile taken when it likes, which costs time alone", {EQUIVALENT}, [edit(PRODUCER, "if (i > 0) ptx::wait(shared.tile_loaded, static_cast<int>(i & 1) ^ 1);", "")]),
     ("loads of a tile never announced", {DEADLOCK}, [edit(PRODUCER, "ptx::arrive(shared_.tile_loaded);", "")]),

@@ -54,7 +54,7 @@ GROUPS = [
      "problems": ["--random 1,200,2,128 --causal", "--random 1,130,2,128 --key-length 700 --scale 8"]},
     {"kernel": "backward_bf16_d64_ordered", "others": ["forward_bf16_d64", *BACKWARD], "options": "sms=2", "mutations": OF_ORDER,
      "problems": ["--random 1,300,2,64 --key-length 500 --backward --deterministic",
-                  "--random 1,600,2,64 --causal --backward --deterministic",
+                  "--random 1,600,1,64 --causal --backward --deterministic",
                   "--random 1,400,4,64 --key-heads 2 --key-length 500 --causal --backward --deterministic"]},
     {"kernel": "copy_16bit", "others": ["forward_bf16_d64"], "options": "sms=2", "mutations": OF_COPY,
      "tests": ["emulator_sweep EmulatorTensors.MayLieAtOddAddresses"]},
