@@ -11,6 +11,9 @@ namespace {
 
 using sm90::Side;
 using sm90::backward::Config;
+using sm90::backward::Division;
+using sm90::backward::QueryConfig;
+using sm90::backward::QueryVariant;
 using sm90::backward::Variant;
 
 Status check_supported(const Attention& a) {
@@ -84,6 +87,10 @@ bool causal(const Attention& a) { return a.window.right < Window::unlimited && a
 /// Heads whose tiles are launched in turn: as many as stay in the L2 cache together with queries, dO and dQ, and at
 /// least as many as have tiles for the device. docs/performance-log.md has the measurements.
 int64_t section_heads(const Attention& a, const Config& c, int64_t tiles_per_head, int multiprocessors) {
+  // Without additions to dQ: few heads at once, so that many blocks read the same queries, but under a causal mask
+  // enough for the short tiles at the end.
+  if (c.division == Division::gradients)
+    return std::max<int64_t>(1, (causal(a) ? 256 : 64) / std::max<int64_t>(1, tiles_per_head));
   int64_t budget = 24 << 20;
   // Long causal sequences at d 128: fewer blocks that add to the same dQ at once are worth more than the cache.
   if (causal(a) && !a.options.deterministic && c.head_dim == 128 && a.max_query * a.group() >= 8192) budget = 96 << 20;
@@ -113,7 +120,7 @@ Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTrai
   const int64_t section = section_heads(a, c, per_head, device.multiprocessors);
   // Under a causal mask tiles that start at once come to a query block one step after the other if each begins at its
   // first, so that nobody waits long for his turn; but then the longest are launched last.
-  plan.upwards = a.options.deterministic && causal(a);
+  plan.upwards = a.options.deterministic && causal(a) && c.division == Division::keys;
   // Tiles of several heads in turn: blocks that add to the same dQ, and wait for each other, don't come by at once.
   // Under a causal mask this is also the longest first.
   plan.order = {static_cast<int32_t>(per_head), static_cast<int32_t>(heads),
@@ -121,21 +128,33 @@ Status plan_tiles(BackwardPlan& plan, const Attention& a, const sm90::DeviceTrai
   return {};
 }
 
+/// The kernel of dQ alone walks over queries as the forward pass does.
+Status plan_queries(BackwardPlan& plan, const Attention& a, const sm90::DeviceTraits& device) {
+  for (const QueryVariant& variant : sm90::backward_query_variants)
+    if (variant.config.dtype == a.dtype && variant.config.head_dim == plan.variant->config.head_dim)
+      plan.query_variant = &variant;
+  plan_sides(plan.queries, a);
+  return plan_schedule(plan.queries, a, QueryConfig::tile_query(), 2, device);
+}
+
 void plan_workspace(BackwardPlan& plan, const Attention& a) {
   plan.query_pitch = place(plan, plan.query_side, {{&a.query, &plan.query}, {&a.grad_out, &plan.grad_out}});
-  // O is read and dQ written by ordinary accesses of 16 bytes, whose sequences may be anywhere.
+  // O is read, and dQ written unless by TMA, by ordinary accesses of 16 bytes, whose sequences may be anywhere.
   Side plain = plan.query_side;
   plain.ragged = false;
-  place(plan, plain, {{&a.out, &plan.out}, {&a.grad_query, &plan.grad_query}});
+  place(plan, plain, {{&a.out, &plan.out}});
+  place(plan, plan.query_variant != nullptr ? plan.queries.query_side : plain, {{&a.grad_query, &plan.grad_query}});
   plan.key_pitch = place(
       plan, plan.key_side,
       {{&a.key, &plan.key}, {&a.value, &plan.value}, {&a.grad_key, &plan.grad_key}, {&a.grad_value, &plan.grad_value}});
   const Config& c = plan.variant->config;
   const auto blocks = static_cast<size_t>(plan.blocks.per_head) * static_cast<size_t>(a.query_heads);
   const auto rows = blocks * static_cast<size_t>(c.tile_query);
-  plan.accumulator_at = reserve(plan, rows * static_cast<size_t>(c.head_dim) * sizeof(float));
   plan.statistics_at = reserve(plan, rows * 2 * sizeof(float));
   if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
+  if (plan.queries.dynamic) plan.queries.counter_at = reserve(plan, sizeof(int32_t));
+  if (plan.query_variant != nullptr) return;
+  plan.accumulator_at = reserve(plan, rows * static_cast<size_t>(c.head_dim) * sizeof(float));
   plan.flags_at = reserve(plan, blocks * sizeof(int32_t));
 }
 
@@ -157,6 +176,9 @@ Result<BackwardPlan> plan_backward_sm90(const Attention& a, const sm90::DeviceTr
                    a.packed_key || a.used_key || plan.no_keys};
   if (plan.no_queries && plan.no_keys) return plan;
   if (const Status status = plan_tiles(plan, a, device); !status.ok()) return status;
+  if (plan.variant->config.division == Division::gradients) {
+    if (const Status status = plan_queries(plan, a, device); !status.ok()) return status;
+  }
   plan_workspace(plan, a);
   return plan;
 }
@@ -174,7 +196,11 @@ std::string describe(const BackwardPlan& plan, const Attention& a) {
           std::to_string(plan.grid) + " blocks" + (plan.dynamic ? ", handed out by a counter" : "") +
           (plan.order.longest_first ? ", longest first in sections of " + std::to_string(plan.order.section) + " heads"
                                     : "") +
-          (a.options.deterministic ? ", additions to dQ in a fixed order" : "");
+          (a.options.deterministic && plan.query_variant == nullptr ? ", additions to dQ in a fixed order" : "");
+  if (plan.query_variant != nullptr)
+    text += std::string("\n  dQ          ") + plan.query_variant->name + ": tiles of " +
+            std::to_string(QueryConfig::tile_query()) + " queries, blocks of " + std::to_string(QueryConfig::tile_key) +
+            " keys" + describe_schedule(plan.queries);
   text += "\n  shared      " + std::to_string(c.shared_bytes()) + " bytes a block, " + std::to_string(Config::threads) +
           " threads";
   text += "\n  workspace   " + std::to_string(plan.workspace_bytes) + " bytes";

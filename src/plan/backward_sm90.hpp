@@ -9,11 +9,14 @@
 #include "backends/sm90/device.hpp"
 #include "backends/sm90/tensor_maps.hpp"
 #include "plan/attention.hpp"
+#include "plan/forward_schedule.hpp"
 
 namespace tandem::internal {
 
 struct BackwardPlan {
   const sm90::backward::Variant* variant = nullptr;
+  const sm90::backward::QueryVariant* query_variant = nullptr;  // of dQ, where a kernel of its own computes it
+  ForwardSchedule queries;                                      // its tiles; of its workspace only what it reserves
   sm90::Side query_side, key_side;
   bool no_queries = false, no_keys = false;  // no rows of that side: nothing to launch for them
   bool scan = false;                         // packed keys: tiles are found by walking over the lengths

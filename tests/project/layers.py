@@ -15,7 +15,7 @@ PARTS = [
     ("public", r"include/tandem/", ""),
     ("common", r"src/common/", "public"),
     ("contract", r"src/(plan/(attention|executable)|backends/backends)\.hpp", "public common"),
-    ("facts", HOPPER + r"((device|tensor_maps|variants)\.hpp|ptx/types\.hpp|\w+/(config|params|variants|visits)\.hpp)",
+    ("facts", HOPPER + r"((device|tensor_maps|variants)\.hpp|ptx/types\.hpp|\w+/((\w+_)?config|params|variants|visits)\.hpp)",
      "public common contract"),
     ("plan", r"src/plan/", "public common contract facts"),
     ("api", r"src/api/", "public common contract plan"),

@@ -45,15 +45,19 @@ BackwardPlan plan_of(const Problem& problem) {
 }
 
 TEST(BackwardVariant, SmallestThatServesBothHeadDims) {
+  const auto chosen = [](int64_t dim, int64_t value_dim, Dtype dtype) {
+    const auto* variant = plan_of(dense(1, 128, 128, 2, 2, dim, value_dim, dtype)).variant;
+    return variant != nullptr ? variant->config : sm90::backward::Config{.head_dim = 0};
+  };
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16}) {
     for (int64_t dim = 8; dim <= 256; dim += 8) {
-      const auto& c = plan_of(dense(1, 128, 128, 2, 2, dim, dim, dtype)).variant->config;
-      EXPECT_EQ(c.head_dim, dim <= 64 ? 64 : dim <= 128 ? 128 : 256) << dim;
+      const auto c = chosen(dim, dim, dtype);
+      EXPECT_EQ(c.head_dim, dim <= 64 ? 64 : dim <= 128 ? 128 : dim <= 192 ? 192 : 256) << dim;
       EXPECT_EQ(c.dtype, dtype);
     }
   }
-  EXPECT_EQ(plan_of(dense(1, 128, 128, 2, 2, 192, 128)).variant->config.head_dim, 256);
-  EXPECT_EQ(plan_of(dense(1, 128, 128, 2, 2, 64, 128)).variant->config.head_dim, 128);
+  EXPECT_EQ(chosen(192, 128, Dtype::bf16).head_dim, 192);
+  EXPECT_EQ(chosen(64, 128, Dtype::bf16).head_dim, 128);
 }
 
 TEST(BackwardVariant, DeterministicModeHasItsOwnAtD64) {
@@ -82,6 +86,13 @@ TEST(BackwardVariant, FitsAnSm) {
               384 * 168)
         << "what the block has at launch";
   }
+  for (const auto& variant : sm90::backward_query_variants) {
+    EXPECT_LE(variant.config.shared_bytes(), 232448) << variant.name;
+    EXPECT_LE(
+        128 * sm90::backward::QueryConfig::registers_producer + 256 * sm90::backward::QueryConfig::registers_consumer,
+        384 * 168)
+        << "what the block has at launch";
+  }
 }
 
 TEST(BackwardPlan, RefusesWhatNoKernelServes) {
@@ -105,6 +116,38 @@ TEST(BackwardPlan, WorkspaceIsBounded) {
     EXPECT_GE(plan->workspace_bytes, rows * (128 * 4 + 8));
     EXPECT_LE(plan->workspace_bytes, rows * (128 * 4 + 8) + (1 << 20));
   }
+}
+
+TEST(BackwardPlan, WideHeadsHaveAKernelOfQueriesInsteadOfAnAccumulator) {
+  for (const int64_t dim : {136, 192, 200, 256}) {
+    const Problem problem = with_gradients(dense(4, 1000, 16, dim));
+    const auto plan = planned_backward(problem);
+    ASSERT_TRUE(plan.ok());
+    ASSERT_NE(plan->query_variant, nullptr);
+    EXPECT_EQ(plan->query_variant->config.head_dim, plan->variant->config.head_dim);
+    EXPECT_EQ(plan->query_variant->config.dtype, plan->variant->config.dtype);
+    EXPECT_EQ(plan->queries.tiles, 4 * 16 * 8) << "of 128 queries";
+    EXPECT_LE(plan->workspace_bytes, size_t{4} * 1024 * 16 * 8 + 1024) << "LSE and D alone";
+    const auto text = describe(*plan, *resolve(Pass::backward, problem));
+    EXPECT_NE(text.find(plan->query_variant->name), std::string::npos) << text;
+  }
+  EXPECT_EQ(plan_of(dense(1, 128, 2, 128)).query_variant, nullptr);
+}
+
+TEST(BackwardPlan, CountersOfBothKernelsLieApart) {
+  Problem problem = with_gradients(dense(16, 2048, 16, 256));
+  problem.mask.causal = true;
+  const auto plan = planned_backward(problem);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->dynamic && plan->queries.dynamic);
+  EXPECT_NE(plan->counter_at, plan->queries.counter_at);
+  EXPECT_LE(plan->queries.counter_at + 4, plan->workspace_bytes);
+}
+
+TEST(BackwardPlan, WideGradientsOfQueriesAreStoredByTma) {
+  Problem problem = with_gradients(dense(2, 128, 2, 256));
+  problem.grad_query.alignment = 8;
+  EXPECT_NE(planned_backward(problem)->grad_query.reason, nullptr);
 }
 
 TEST(BackwardPlan, BlocksStayWhereTheDeviceHasRoomForAllTiles) {

@@ -20,6 +20,7 @@ constexpr int register_file = 65536;
 TEST(Variants, AreFew) {
   EXPECT_EQ(std::size(forward_variants), 12U) << "a new forward kernel says in variants.hpp what it buys";
   EXPECT_LE(std::size(forward_fp8_variants), 24U);
+  EXPECT_EQ(std::size(backward_variants) + std::size(backward_query_variants), 12U);
 }
 
 TEST(Variants, HaveNamesOfTheirOwn) {

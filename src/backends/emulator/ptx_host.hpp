@@ -91,10 +91,6 @@ TANDEM_DEVICE int first_set(uint32_t mask) { return std::countr_zero(mask); }
 TANDEM_DEVICE void sync_warp() { emulator::sync_warp(); }
 TANDEM_DEVICE int take_ticket(int* counter) { return emulator::take_ticket(counter); }
 TANDEM_DEVICE float atomic_add(float* address, float value) { return emulator::atomic_add(address, value); }
-TANDEM_DEVICE void add_four(float* address, float a, float b, float c, float d) {
-  const float values[4] = {a, b, c, d};
-  for (int i = 0; i < 4; ++i) emulator::atomic_add(address + i, values[i]);
-}
 
 TANDEM_DEVICE void store_matrices(void* row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t values[4] = {a, b, c, d};

@@ -40,6 +40,14 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
             c.tile_key(),     c.threads,  registers,
             c.shared_bytes(), local_bytes};
   }
+  for (const backward::QueryVariant& variant : backward_query_variants) {
+    if (name != variant.name) continue;
+    const backward::QueryConfig& c = variant.config;
+    return {variant.name,     "backward", c.dtype == Dtype::bf16 ? "bf16" : "fp16",
+            c.head_dim,       c.head_dim, c.tile_query(),
+            c.tile_key,       c.threads,  registers,
+            c.shared_bytes(), local_bytes};
+  }
   for (const char* helper : backward_helpers) {
     if (name != helper) continue;
     const bool before = name == backward::prepare_kernel;
@@ -57,7 +65,8 @@ constexpr KernelInfo describe_kernel(std::string_view name, int registers, int l
 }
 
 constexpr size_t kernel_count = std::size(forward_variants) + std::size(forward_fp8_variants) +
-                                std::size(helper_kernels) + std::size(backward_variants) + std::size(backward_helpers) +
+                                std::size(helper_kernels) + std::size(backward_variants) +
+                                std::size(backward_query_variants) + std::size(backward_helpers) +
                                 std::size(quantize::kernels);
 /// Defined by the generated source.
 extern const std::array<KernelImage, kernel_count> table_of_kernels;

@@ -9,7 +9,6 @@ KERNEL = "backward/kernel.cuh"
 PREPARE = "backward/prepare.cuh"
 FINISH = "backward/finish.cuh"
 ORDERED = "backward/ordered.cuh"
-COLUMNS = "backward/consumer_by_columns.cuh"
 NO_BULK_WAIT = "missing bulk wait"
 RACE_GLOBAL = "race in global memory"
 
@@ -98,7 +97,7 @@ MUTATIONS = [
     ("dO never released", {DEADLOCK}, [edit(CONSUMER, "release(shared_.grad_out_empty[stage(step_)]);", "")]),
     ("dS staged without its transposition", {NUMBERS}, [edit(CONSUMER, "ptx::store_matrices_transposed(target", "ptx::store_matrices(target")]),
     ("dS staged without its swizzle", {NUMBERS}, [edit(CONSUMER, "swizzled_offset((lane_ >> 4) * 8 + (lane_ & 7), warp_ * 2 + ((lane_ >> 3) & 1), ScoreLayout::row_bytes)", "(((lane_ >> 4) * 8 + (lane_ & 7)) * ScoreLayout::row_bytes + (warp_ * 2 + ((lane_ >> 3) & 1)) * 16)")]),
-    ("mask left out", {NUMBERS}, [edit(CONSUMER, "if (block_ < full_begin_ || block_ >= full_end_) mask();", "")]),
+    ("mask left out", {NUMBERS}, [edit(CONSUMER, "if (block_ < full_begin_ || block_ >= full_end_) hide_unseeing_queries(", "if (false) hide_unseeing_queries(")]),
     # ---- the order of additions to dQ
     ("first part of dQ added to what lies there", {NUMBERS, UNINITIALISED}, [edit(PRODUCER, "ptx::bulk_store(target, source, bytes);", "ptx::bulk_reduce_add(target, source, bytes);")]),
     ("all parts of dQ stored", {NUMBERS, RACE_GLOBAL}, [edit(PRODUCER, "ptx::bulk_reduce_add(target, source, bytes);", "ptx::bulk_store(target, source, bytes);")]),
@@ -118,21 +117,6 @@ OF_PREPARE = [
     ("rows beyond the used ones read", {NUMBERS, OUTSIDE}, [edit(PREPARE, "if (row >= block.used) continue;", "")]),
     ("statistics of one row overwrite each other", {RACE_GLOBAL, NUMBERS}, [edit(PREPARE, "if (lane != 0 || row >= p.blocks.tile) continue;", "if (row >= p.blocks.tile) continue;")]),
 ]
-OF_COLUMNS = [
-    ("may_add expects two arrivals", {DEADLOCK}, [edit(KERNEL, "ptx::init(shared.may_add[w], 1);", "ptx::init(shared.may_add[w], 2);")]),
-    ("added expects an arrival too few", {ARRIVALS, RACE_GLOBAL, NUMBERS, DEADLOCK}, [edit(KERNEL, "ptx::init(shared.added[w], 4);", "ptx::init(shared.added[w], 3);")]),
-    ("dQ added without asking the gatekeeper", {RACE_GLOBAL, NUMBERS, ARRIVALS}, [edit(COLUMNS, "ptx::wait(shared_.may_add[consumer_], static_cast<int>(step / 2 & 1));", "")]),
-    ("gatekeeper doesn't wait for others", {RACE_GLOBAL, NUMBERS}, [edit(PRODUCER, "order_.wait(tile, steps.block(), place);", "")]),
-    ("gatekeeper announces what isn't added", {RACE_GLOBAL, NUMBERS, ARRIVALS, DEADLOCK}, [edit(PRODUCER, "ptx::wait(shared_.added[warpgroup_], parity);", "")]),
-    ("gatekeeper announces nothing", {DEADLOCK}, [edit(PRODUCER, "if (order_.awaited(tile, steps.block())) order_.announce(place);", "")]),
-    ("warp's barrier before additions are reported left out", {RACE_GLOBAL, NUMBERS}, [edit(COLUMNS, "add_grad_query(block, 1, stores); ptx::sync_warp();", "add_grad_query(block, 1, stores);")]),
-    ("dQ's other half never added", {NUMBERS, UNINITIALISED}, [edit(COLUMNS, "add_grad_query(block, 1, stores);", "")]),
-    ("P and dS handed over without a proxy fence", {NO_PROXY_FENCE}, [edit(COLUMNS, "ptx::fence_proxy_async(); ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full", "ptx::sync_warp(); if (lane_ == 0) ptx::arrive(shared_.scores_full")]),
-    ("wait for the other's P and dS left out", {RACE, UNINITIALISED, NO_PROXY_FENCE}, [edit(COLUMNS, "wait_weights(step - 1); ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);", "ptx::wgmma_fence(grad_value_, grad_key_); issue_sums(step - 1);")]),
-    ("wait for an empty P left out: Q of the same step, which is waited for first, comes when P of two steps before has been read", {EQUIVALENT}, [edit(COLUMNS, "ptx::wait(shared_.scores_empty[stage(step_)], parity(step_) ^ 1);", "")]),
-    ("mask left out", {NUMBERS}, [edit(COLUMNS, "if (block < full_begin_ || block >= full_end_) mask(block);", "")]),
-    ("keys given back before dK has left", {OVERWRITE}, [edit(COLUMNS, "ptx::bulk_wait_read<0>(); ptx::arrive(shared_.value_empty);", "ptx::arrive(shared_.value_empty);")]),
-]
 OF_PARTS = [
     ("one warpgroup's announcement counts for both", {RACE_GLOBAL, NUMBERS}, [edit(ORDERED, "config.slots == 1 ? Config::consumers : 1;", "config.slots == 1 ? 1 : 1;")]),
     ("both threads serve the first warpgroup", {ARRIVALS, RACE, OVERWRITE, DEADLOCK, NUMBERS}, [edit(PRODUCER, "takes_turns ? 0 : thread_, end = takes_turns ? Config::consumers : thread_ + 1;", "0, end = takes_turns ? Config::consumers : 1;")]),
@@ -146,16 +130,13 @@ OF_FINISH = [
 
 PROBLEMS = ["--random 1,200,2,128 --key-heads 1 --key-length 300 --backward", "--random 1,330,2,128 --causal --backward",
             "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --backward"]
-PROBLEMS_COLUMNS = [problem.replace(",128 ", ",256 ") for problem in PROBLEMS]
 PROBLEMS_D64 = [problem.replace(",128 ", ",64 ") for problem in PROBLEMS]
 FORWARD_D64 = ["forward_bf16_d64", "copy_16bit"]
-FORWARD_COLUMNS = ["forward_bf16_d256", "copy_16bit"]
 FORWARD = ["forward_bf16_d128", "copy_16bit"]
 HELPERS = ["backward_prepare", "backward_finish"]
 
 GROUPS = [
     {"kernel": "backward_bf16_d128", "others": FORWARD + HELPERS, "options": "sms=2", "problems": PROBLEMS, "mutations": MUTATIONS},
-    {"kernel": "backward_bf16_d256", "others": FORWARD_COLUMNS + HELPERS, "options": "sms=2", "problems": PROBLEMS_COLUMNS, "mutations": OF_COLUMNS},
     {"kernel": "backward_bf16_d64", "others": FORWARD_D64 + HELPERS, "options": "sms=2", "problems": PROBLEMS_D64, "mutations": OF_PARTS},
     {"kernel": "backward_prepare", "others": FORWARD + ["backward_bf16_d128", "backward_finish"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_PREPARE},
     {"kernel": "backward_finish", "others": FORWARD + ["backward_bf16_d128", "backward_prepare"], "options": "sms=2", "problems": PROBLEMS, "mutations": OF_FINISH},

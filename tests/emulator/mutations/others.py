@@ -1,11 +1,10 @@
 """Faults to plant in kernels and parts that forward.py and backward.py leave out: three consumers, the softmax's rare path,
-the backward by columns, the deterministic order, copies."""
-from kinds import (ARRIVALS, DEADLOCK, IN_FLIGHT, NO_FENCE, NUMBERS, OUTSIDE, OVERWRITE, RACE, UNINITIALISED, edit)
+the deterministic order, copies."""
+from kinds import ARRIVALS, DEADLOCK, NUMBERS, OUTSIDE, OVERWRITE, RACE, UNINITIALISED, edit
 
 EPILOGUE = "forward/epilogue.cuh"
 KERNEL = "forward/kernel.cuh"
 SOFTMAX = "math/softmax.cuh"
-COLUMNS = "backward/consumer_by_columns.cuh"
 ORDERED = "backward/ordered.cuh"
 CONSUMER = "backward/consumer.cuh"
 PRODUCER = "backward/producer.cuh"
@@ -27,14 +26,6 @@ OF_SOFTMAX = [
     ("weights of odd columns not summed", {NUMBERS}, [edit(SOFTMAX, "const float p1 = ptx::exp2(ptx::multiply_add(scores[i + 1], scale_, -reference_[r])); sum_[r] += p0; sum_[r] += p1;", "const float p1 = ptx::exp2(ptx::multiply_add(scores[i + 1], scale_, -reference_[r])); sum_[r] += p0;")]),
     ("rescue leaves the output at its old reference", {NUMBERS}, [edit(SOFTMAX, "if constexpr (!is_first) rescale(output, factor[0], factor[1]);", "")]),
     ("rescue leaves the sum at its old reference", {NUMBERS}, [edit(SOFTMAX, "sum_[0] = is_first ? 0.0f : before0 * factor[0];", "sum_[0] = is_first ? 0.0f : before0;")]),
-]
-
-OF_COLUMNS = [
-    ("block released before its sums are waited for", {OVERWRITE}, [edit(COLUMNS, "ptx::wgmma_wait<1>(grad_value_, grad_key_); release(step);", "release(step); ptx::wgmma_wait<1>(grad_value_, grad_key_);")]),
-    ("K and V overwritten while the other warpgroup multiplies them", {OVERWRITE, RACE}, [edit(COLUMNS, "ptx::barrier_sync(1, 128 * Config::consumers);", "")]),
-    ("both warpgroups sum the same columns", {NUMBERS}, [edit(COLUMNS, "columns(rows, tile_query, consumer_)", "columns(rows, tile_query, 0)")]),
-    ("wait for dQ leaves a group too many", {IN_FLIGHT}, [edit(COLUMNS, "ptx::wgmma_wait<2>(grad_query_, grad_weights_);", "ptx::wgmma_wait<3>(grad_query_, grad_weights_);")]),
-    ("fence doesn't name dS", {NO_FENCE}, [edit(COLUMNS, "ptx::wgmma_fence(grad_weights_, grad_query_);", "ptx::wgmma_fence(grad_query_);")]),
 ]
 
 OF_ORDER = [
@@ -61,8 +52,6 @@ GROUPS = [
      "problems": ["--random 1,600,2,64 --key-heads 1", "--random 1,500,2,64 --causal"]},
     {"kernel": "forward_bf16_d128", "others": ["copy_16bit"], "options": "sms=1", "mutations": OF_SOFTMAX,
      "problems": ["--random 1,200,2,128 --causal", "--random 1,130,2,128 --key-length 700 --scale 8"]},
-    {"kernel": "backward_bf16_d256", "others": ["forward_bf16_d256", *BACKWARD], "options": "sms=2", "mutations": OF_COLUMNS,
-     "problems": ["--random 1,200,2,256 --key-heads 1 --key-length 300 --backward", "--random 1,260,2,256 --causal --backward"]},
     {"kernel": "backward_bf16_d64_ordered", "others": ["forward_bf16_d64", *BACKWARD], "options": "sms=2", "mutations": OF_ORDER,
      "problems": ["--random 1,300,2,64 --key-length 500 --backward --deterministic",
                   "--random 1,600,1,64 --causal --backward --deterministic",

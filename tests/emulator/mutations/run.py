@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 import backward
+import backward_wide
 import forward
 import forward_fp8
 import kinds as kind
@@ -26,7 +27,7 @@ import others
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
-GROUPS = forward.GROUPS + forward_fp8.GROUPS + backward.GROUPS + others.GROUPS
+GROUPS = forward.GROUPS + forward_fp8.GROUPS + backward.GROUPS + backward_wide.GROUPS + others.GROUPS
 SEEDS = (1, 2)
 FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1",
          "-fsanitize=thread,signed-integer-overflow,integer-divide-by-zero,shift,bounds", "-fPIC", "-fno-optimize-sibling-calls", "-w",

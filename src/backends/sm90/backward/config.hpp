@@ -6,10 +6,10 @@
 
 namespace tandem::internal::sm90::backward {
 
-/// How the consumer warpgroups share out a tile's work. keys: each owns 64 keys and all of dK's and dV's columns.
-/// columns: they take turns at query blocks, and each owns half of the columns of dK and dV, which no warpgroup could
-/// hold whole beyond d 128.
-enum class Division { keys, columns };
+/// How the consumer warpgroups share out a tile's work. keys: each owns 64 keys, and all of dK's and dV's columns.
+/// gradients: one adds up dV and the other dK, each of the tile's 64 keys and all columns, which are too many beyond d
+/// 128 for one to hold both; dQ is left to a kernel of its own (query_config.hpp).
+enum class Division { keys, gradients };
 
 struct Config {
   Dtype dtype = Dtype::bf16;
@@ -35,10 +35,10 @@ struct Config {
   constexpr int shared_bytes() const {
     const bool by_keys = division == Division::keys;
     const int keys = 2 * tile_key() * head_dim * 2, ring = 2 * stages * tile_query * head_dim * 2;
-    const int scores = (by_keys ? 1 : 2) * stages * tile_query * tile_key() * 2;
+    const int scores = stages * tile_query * tile_key() * 2;
     const int parts = by_keys ? slots * consumers * part_floats() * 4 : 0;
     const int statistics = 2 * stages * tile_query * 4, tiles = 2 * 96;
-    const int barriers = 8 * (9 + 6 * stages + 2 * consumers * (by_keys ? slots : 1));
+    const int barriers = 8 * (9 + 6 * stages + (by_keys ? 2 * consumers * slots : 0));
     return ceil_divide(keys + ring + scores + parts + statistics + ceil_divide(barriers, 16) * 16 + tiles, 1024) * 1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;

@@ -7,15 +7,12 @@
 #include "backends/sm90/backward/elements.cuh"
 #include "backends/sm90/backward/named_barriers.hpp"
 #include "backends/sm90/backward/scheduler.cuh"
+#include "backends/sm90/backward/scores.cuh"
 #include "backends/sm90/backward/shared.cuh"
 #include "backends/sm90/backward/staging.cuh"
 #include "backends/sm90/tile/layout.hpp"
 
 namespace tandem::internal::sm90::backward {
-
-struct alignas(8) Pair {
-  float x, y;
-};
 
 template <Config config>
 class Consumer {
@@ -182,37 +179,11 @@ class Consumer {
     issue_from_keys(grad_scores_, shared_.value, shared_.grad_out[stage(step_)]);
     ptx::wgmma_wait<1>(scores_);
     wait_turn();
-    if (block_ < full_begin_ || block_ >= full_end_) mask();
-    const Pair* lse = reinterpret_cast<const Pair*>(shared_.lse[stage(step_)]) + (lane_ & 3);
-    const float scale = params_.scale_log2;
-#pragma unroll
-    for (int j = 0; j < tile_query / 8; ++j) {
-      const Pair l = lse[4 * j];
-      scores_[4 * j] = ptx::exp2(ptx::multiply_add(scores_[4 * j], scale, -l.x));
-      scores_[4 * j + 1] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 1], scale, -l.y));
-      scores_[4 * j + 2] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 2], scale, -l.x));
-      scores_[4 * j + 3] = ptx::exp2(ptx::multiply_add(scores_[4 * j + 3], scale, -l.y));
-    }
+    if (block_ < full_begin_ || block_ >= full_end_)
+      hide_unseeing_queries(scores_, tile(), params_, tile().first_key + 64 * consumer_ + fragment_row(warp_, lane_),
+                            block_ * tile_query, lane_);
+    exponentials(scores_, shared_.lse[stage(step_)], params_.scale_log2, lane_);
     ptx::wgmma_wait<0>(grad_scores_);
-  }
-
-  /// Hides the queries that don't see a key. Rows of a fragment are keys, its columns queries.
-  TANDEM_DEVICE void mask() {
-    const Tile& tile = this->tile();
-    const int first_column = block_ * tile_query + fragment_column(lane_, 0);
-    const Window window{params_.window.right, params_.window.left};
-    const float hidden = params_.scale_log2 > 0 ? -__builtin_huge_valf() : __builtin_huge_valf();
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int key = tile.first_key + 64 * consumer_ + fragment_row(warp_, lane_) + 8 * r;
-      Range seeing{0, 0};
-      if (key < tile.keys) seeing = visible_keys(key, (block_ + 1) * tile_query, -tile.diagonal, window);
-      const int begin = seeing.begin - first_column, end = seeing.end - first_column;
-#pragma unroll
-      for (int i = 0; i < tile_query / 2; ++i)
-        if (fragment_upper(i) == r && (fragment_column(0, i) >= end || fragment_column(0, i) < begin))
-          scores_[i] = hidden;
-    }
   }
 
   TANDEM_DEVICE void pack_weights() {

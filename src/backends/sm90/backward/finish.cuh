@@ -18,31 +18,22 @@ struct Place {
   int row, column;
 };
 
-/// Division::keys: for each 64 columns and each 8 rows the fragments of dQ^T that a warpgroup's 128 threads have there.
-TANDEM_DEVICE Place of_transposed(const FinishParams& p, int quad) {
+/// For each 64 columns and each 8 rows the fragments of dQ^T that a warpgroup's 128 threads have there.
+TANDEM_DEVICE Place of_quad(const FinishParams& p, int quad) {
   const int of_columns = p.blocks.tile * 16, chunk = quad / of_columns, group = (quad - chunk * of_columns) >> 7;
   return {8 * group + fragment_column(quad & 31, 0), 64 * chunk + fragment_row(quad >> 5 & 3, quad & 31)};
-}
-/// Division::columns: blocks of 64 rows, so for each 8 columns the fragments of dQ that 128 threads have there.
-TANDEM_DEVICE Place of_rows(int quad) {
-  return {fragment_row(quad >> 5 & 3, quad & 31), (quad >> 7) * 8 + fragment_column(quad & 31, 0)};
 }
 
 template <class Element>
 TANDEM_DEVICE void place(const FinishParams& p, const Quad& q, int quad, uint16_t* tile, int pitch) {
   const uint32_t first = ptx::pack<Element>(q.x * p.scale, q.y * p.scale);
   const uint32_t second = ptx::pack<Element>(q.z * p.scale, q.w * p.scale);
-  const Place place = p.transposed ? of_transposed(p, quad) : of_rows(quad);
+  const Place place = of_quad(p, quad);
   uint16_t* at = tile + place.row * pitch + place.column;
-  if (p.transposed) {
-    at[0] = static_cast<uint16_t>(first);
-    at[pitch] = static_cast<uint16_t>(first >> 16);
-    at[8] = static_cast<uint16_t>(second);
-    at[pitch + 8] = static_cast<uint16_t>(second >> 16);
-  } else {
-    *reinterpret_cast<uint32_t*>(at) = first;
-    *reinterpret_cast<uint32_t*>(at + 8 * pitch) = second;
-  }
+  at[0] = static_cast<uint16_t>(first);
+  at[pitch] = static_cast<uint16_t>(first >> 16);
+  at[8] = static_cast<uint16_t>(second);
+  at[pitch + 8] = static_cast<uint16_t>(second >> 16);
 }
 
 template <class Element>

@@ -7,13 +7,12 @@
 //   query_*, grad_out_*   one a stage                  TMA -> consumers, their warps -> producer
 //   grad_scores_*         one a buffer of dS           all warps of consumers -> all consumers, and back
 //   slot_*                one a slot and warpgroup     a consumer's warps -> a writer, and back
-// and with Division::columns, instead of the last two,
-//   scores_*              one a buffer of P and dS     the owner's warps -> all consumers, and back
-//   may_add, added        one a warpgroup              its gatekeeper -> the owner, and back
+// and with Division::gradients, instead of the last two,
+//   weights_*             one a buffer of P            the warps of dV's consumer -> dK's, and back
 #pragma once
 
 #include "backends/sm90/backward/consumer.cuh"
-#include "backends/sm90/backward/consumer_by_columns.cuh"
+#include "backends/sm90/backward/consumer_by_gradient.cuh"
 #include "backends/sm90/backward/producer.cuh"
 #include "backends/sm90/backward/shared.cuh"
 
@@ -25,12 +24,12 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
   ptx::init(shared.key_full, 1);
   ptx::init(shared.value_full, 1);
   constexpr bool by_keys = config.division == Division::keys;
-  ptx::init(shared.key_empty, by_keys ? warps : Config::consumers);
-  ptx::init(shared.value_empty, by_keys ? warps : Config::consumers);
+  ptx::init(shared.key_empty, by_keys ? warps : 1);
+  ptx::init(shared.value_empty, by_keys ? warps : 1);
   ptx::init(shared.tile_loaded, 1);
   for (int s = 0; s < 2; ++s) {
     ptx::init(shared.tile_full[s], 1);
-    ptx::init(shared.tile_empty[s], 1 + Config::consumers + warps);
+    ptx::init(shared.tile_empty[s], 1 + (by_keys ? Config::consumers : 0) + warps);
   }
   for (int s = 0; s < Config::stages; ++s) {
     ptx::init(shared.query_full[s], 1);
@@ -41,8 +40,8 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
       ptx::init(shared.grad_scores_full[s], warps);
       ptx::init(shared.grad_scores_empty[s], warps);
     } else {
-      ptx::init(shared.scores_full[s], 4);
-      ptx::init(shared.scores_empty[s], warps);
+      ptx::init(shared.weights_full[s], 4);
+      ptx::init(shared.weights_empty[s], 4);
     }
   }
   if constexpr (config.division == Division::keys) {
@@ -51,11 +50,6 @@ TANDEM_DEVICE void init_barriers(Shared<config>& shared) {
         ptx::init(shared.slot_full[s][w], 4);
         ptx::init(shared.slot_empty[s][w], 1);
       }
-    }
-  } else {
-    for (int w = 0; w < Config::consumers; ++w) {
-      ptx::init(shared.may_add[w], 1);
-      ptx::init(shared.added[w], 4);
     }
   }
   ptx::fence_barrier_init();
@@ -67,6 +61,7 @@ TANDEM_DEVICE void run(const Params& params) {
   Shared<config>& shared = ptx::dynamic_shared<Shared<config>>();
   const int warp = ptx::uniform(ptx::thread_index() >> 5);
   const bool first_lane = (ptx::thread_index() & 31) == 0;
+  constexpr bool by_keys = config.division == Division::keys;
   if (ptx::thread_index() == 0) {
     ptx::allow_next_kernel();  // its blocks may take the room of ours as these end
     init_barriers(shared);
@@ -74,25 +69,25 @@ TANDEM_DEVICE void run(const Params& params) {
   ptx::sync_block();
   if (warp < 4) {
     ptx::registers_down<Config::registers_producer>();
-    ptx::wait_for_previous_kernel();
+    if constexpr (by_keys) ptx::wait_for_previous_kernel();
     if (warp == 3) {
       announce_tiles(shared, params);
+      // The kernel of dQ, which runs before, needn't have ended for this one to begin, but before those behind it do.
+      if constexpr (!by_keys) ptx::wait_for_previous_kernel();
     } else if (first_lane) {
       if (warp == 0)
         Producer<config>(shared, params).run();
-      else if constexpr (config.division == Division::keys)
+      else if constexpr (by_keys)
         Writer<config>(shared, params, warp - 1).run();
-      else
-        Gatekeeper<config>(shared, params, warp - 1).run();
     }
   } else {
     ptx::registers_up<Config::registers_consumer>();
-    if constexpr (config.division == Division::columns) {
-      ptx::wait_for_previous_kernel();
-      ColumnConsumer<config>(shared, params, warp / 4 - 1).run();
-    } else {
+    if constexpr (by_keys)
       Consumer<config>(shared, params, warp / 4 - 1).run();
-    }
+    else if (warp < 8)
+      GradientConsumer<config, Gradient::value>(shared, params).run();
+    else
+      GradientConsumer<config, Gradient::key>(shared, params).run();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "backends/sm90/backward/params.hpp"
 #include "backends/sm90/copy/launch.hpp"
+#include "backends/sm90/forward/fill.hpp"
 #include "common/status.hpp"
 #include "plan/backward_sm90.hpp"
 #include "plan/spec.hpp"
@@ -13,7 +14,7 @@ namespace {
 using copy::Placed;
 
 struct Kernels {
-  KernelHandle prepare, main, finish, copy;
+  KernelHandle prepare, main, queries, finish, copy;  // queries or finish is null
 };
 
 class BackwardExecutable final : public Executable {
@@ -42,8 +43,9 @@ class BackwardExecutable final : public Executable {
               place(run, a.grad_value, arguments.grad_value, plan_.grad_value)};
     Status status = bring_inputs(run, t);
     if (status.ok() && !plan_.no_queries) status = launch_prepare(run, t);
+    if (status.ok() && !plan_.no_queries && kernels_.queries != nullptr) status = launch_queries(run, t);
     if (status.ok() && plan_.tiles > 0) status = launch_main(run, t);
-    if (status.ok() && !plan_.no_queries) status = launch_finish(run, t);
+    if (status.ok() && !plan_.no_queries && kernels_.finish != nullptr) status = launch_finish(run, t);
     if (status.ok()) status = bring_outputs(run, t);
     return status;
   }
@@ -110,9 +112,14 @@ class BackwardExecutable final : public Executable {
             plan_.key_side.ragged};
   }
   float* floats(const Run& run, size_t at) const noexcept { return reinterpret_cast<float*>(run.workspace + at); }
-  int32_t* flags(const Run& run) const noexcept { return reinterpret_cast<int32_t*>(run.workspace + plan_.flags_at); }
+  int32_t* flags(const Run& run) const noexcept {
+    return plan_.query_variant == nullptr ? reinterpret_cast<int32_t*>(run.workspace + plan_.flags_at) : nullptr;
+  }
   int32_t* counter(const Run& run) const noexcept {
     return plan_.dynamic ? reinterpret_cast<int32_t*>(run.workspace + plan_.counter_at) : nullptr;
+  }
+  int32_t* query_counter(const Run& run) const noexcept {
+    return plan_.queries.dynamic ? reinterpret_cast<int32_t*>(run.workspace + plan_.queries.counter_at) : nullptr;
   }
   static Layout layout(const Strides& s) noexcept { return {s.batch, s.row, s.head}; }
   int query_grid() const noexcept {
@@ -129,7 +136,7 @@ class BackwardExecutable final : public Executable {
                             .parameters = &params,
                             .parameter_bytes = sizeof params,
                             .stream = run.stream,
-                            .overlaps_previous = kernel != kernels_.prepare});
+                            .overlaps_previous = kernel != kernels_.prepare && !plan_.no_queries});
   }
 
   Status launch_prepare(const Run& run, const Tensors& t) const noexcept {
@@ -144,6 +151,7 @@ class BackwardExecutable final : public Executable {
     params.statistics = floats(run, plan_.statistics_at);
     params.flags = flags(run);
     params.tile_counter = counter(run);
+    params.query_tile_counter = query_counter(run);
     params.query_rows = query_rows(run);
     params.blocks = plan_.blocks;
     params.batch = static_cast<int32_t>(a.batch);
@@ -152,22 +160,24 @@ class BackwardExecutable final : public Executable {
     return launch(kernels_.prepare, query_grid(), PrepareParams::threads, 0, params, run);
   }
 
+  Status map(const Run& run, const Placed& tensor, const Side& side, int rows, ptx::TensorMap& target) const noexcept {
+    // An empty tensor's pointer may be null, which TMA doesn't take; nothing of it is read.
+    void* data = tensor.data != nullptr ? tensor.data : run.workspace;
+    const auto columns = static_cast<int>(tensor.spec.size[static_cast<size_t>(tensor.spec.rank - 1)]);
+    return device_->encode(attention_map(tensor.spec, data, side, columns, 64, rows), target);
+  }
+
   Status launch_main(const Run& run, const Tensors& t) const noexcept {
     const Attention& a = attention();
     const Config& c = plan_.variant->config;
     Params params{};
-    const auto map = [&](const Placed& tensor, const Side& side, int rows, ptx::TensorMap& target) {
-      // An empty tensor's pointer may be null, which TMA doesn't take; nothing of it is read.
-      void* data = tensor.data != nullptr ? tensor.data : run.workspace;
-      const auto columns = static_cast<int>(tensor.spec.size[static_cast<size_t>(tensor.spec.rank - 1)]);
-      return device_->encode(attention_map(tensor.spec, data, side, columns, 64, rows), target);
-    };
-    Status status = map(t.query, plan_.query_side, c.tile_query, params.query);
-    if (status.ok()) status = map(t.grad_out, plan_.query_side, c.tile_query, params.grad_out);
-    if (status.ok()) status = map(t.key, plan_.key_side, c.tile_key(), params.key);
-    if (status.ok()) status = map(t.value, plan_.key_side, c.tile_key(), params.value);
-    if (status.ok()) status = map(t.grad_key, plan_.key_side, 64, params.grad_key);
-    if (status.ok()) status = map(t.grad_value, plan_.key_side, 64, params.grad_value);
+    const int tile = c.tile_key();
+    Status status = map(run, t.query, plan_.query_side, c.tile_query, params.query);
+    if (status.ok()) status = map(run, t.grad_out, plan_.query_side, c.tile_query, params.grad_out);
+    if (status.ok()) status = map(run, t.key, plan_.key_side, tile, params.key);
+    if (status.ok()) status = map(run, t.value, plan_.key_side, tile, params.value);
+    if (status.ok()) status = map(run, t.grad_key, plan_.key_side, 64, params.grad_key);
+    if (status.ok()) status = map(run, t.grad_value, plan_.key_side, 64, params.grad_value);
     if (!status.ok()) return status;
     params.accumulator = floats(run, plan_.accumulator_at);
     params.statistics = floats(run, plan_.statistics_at);
@@ -192,6 +202,24 @@ class BackwardExecutable final : public Executable {
     return launch(kernels_.main, plan_.grid, Config::threads, c.shared_bytes(), params, run);
   }
 
+  Status launch_queries(const Run& run, const Tensors& t) const noexcept {
+    const ForwardSchedule& schedule = plan_.queries;
+    const QueryConfig& c = plan_.query_variant->config;
+    QueryParams params{};
+    Status status = map(run, t.query, schedule.query_side, 64, params.query);
+    if (status.ok()) status = map(run, t.grad_out, schedule.query_side, 64, params.grad_out);
+    if (status.ok()) status = map(run, t.grad_query, schedule.query_side, 64, params.out);
+    if (status.ok()) status = map(run, t.key, schedule.key_side, QueryConfig::tile_key, params.key);
+    if (status.ok()) status = map(run, t.value, schedule.key_side, QueryConfig::tile_key, params.value);
+    if (!status.ok()) return status;
+    forward::fill(params, attention(), schedule, run.arguments, t.query.spec, t.key.spec);
+    params.tile_counter = query_counter(run);
+    params.statistics = floats(run, plan_.statistics_at);
+    params.blocks = plan_.blocks;
+    params.scale = attention().scale;
+    return launch(kernels_.queries, schedule.grid, QueryConfig::threads, c.shared_bytes(), params, run);
+  }
+
   Status launch_finish(const Run& run, const Tensors& t) const noexcept {
     const Attention& a = attention();
     FinishParams params{};
@@ -205,7 +233,6 @@ class BackwardExecutable final : public Executable {
     params.head_dim = static_cast<int32_t>(a.head_dim);
     params.accumulator_dim = plan_.variant->config.head_dim;
     params.scale = a.scale;
-    params.transposed = plan_.variant->config.division == Division::keys;
     params.is_bf16 = a.dtype == Dtype::bf16;
     return launch(kernels_.finish, query_grid(), FinishParams::threads, FinishParams::shared_bytes, params, run);
   }
@@ -226,12 +253,16 @@ ExecutableResult prepare(const Attention& attention, std::shared_ptr<Device> dev
     if (!before) return before.status();
     const auto main = device->load(plan->variant->name, config.shared_bytes());
     if (!main) return main.status();
-    const auto after = device->load(finish_kernel, FinishParams::shared_bytes);
+    const QueryVariant* by_queries = plan->query_variant;
+    const auto after = by_queries != nullptr ? device->load(by_queries->name, by_queries->config.shared_bytes())
+                                             : device->load(finish_kernel, FinishParams::shared_bytes);
     if (!after) return after.status();
     const auto copy = device->load(copy::kernel_name, 0);
     if (!copy) return copy.status();
-    return std::shared_ptr<const Executable>(std::make_shared<BackwardExecutable>(
-        attention, *plan, std::move(device), Kernels{*before, *main, *after, *copy}));
+    return std::shared_ptr<const Executable>(
+        std::make_shared<BackwardExecutable>(attention, *plan, std::move(device),
+                                             Kernels{*before, *main, by_queries != nullptr ? *after : nullptr,
+                                                     by_queries != nullptr ? nullptr : *after, *copy}));
   });
 }
 

@@ -59,6 +59,14 @@ struct alignas(16) Tile {
   int32_t direction;  // from block to block: 1 or -1
 };
 
+/// The kernel of dQ alone walks over tiles of queries, as the forward pass does; its `out` is dQ.
+struct alignas(64) QueryParams : forward::Params {
+  ptx::TensorMap grad_out;
+  const float* statistics;  // as above
+  QueryBlocks blocks;
+  float scale;
+};
+
 constexpr const char *prepare_kernel = "backward_prepare", *finish_kernel = "backward_finish";
 
 /// Element strides.
@@ -73,18 +81,17 @@ struct PrepareParams {
   const float* lse;
   Layout out_layout, grad_out_layout, lse_layout;
   float* statistics;
-  int32_t* flags;         // to be cleared
-  int32_t* tile_counter;  // to be cleared, if not null
+  int32_t *flags, *tile_counter, *query_tile_counter;  // to be cleared; any may be null
   Rows query_rows;
   QueryBlocks blocks;
   int32_t batch, value_dim;
   bool is_bf16;
 };
 
-/// The kernel after: dQ from the accumulator to 16 bits.
+/// The kernel after that of Division::keys: dQ from the accumulator to 16 bits.
 struct FinishParams {
   static constexpr int threads = 256;
-  static constexpr int shared_bytes = 2 * 64 * (256 + 8);  // of FinishShared: the largest query block, d 256
+  static constexpr int shared_bytes = 2 * 128 * (64 + 8);  // of FinishShared: the largest query block, d 64
   const float* accumulator;
   const int32_t* flags;  // 0: no tile visited the block
   void* grad_query;
@@ -94,7 +101,6 @@ struct FinishParams {
   int32_t batch, head_dim, accumulator_dim;
   float scale;
   bool is_bf16;
-  bool transposed;  // the accumulator's fragments are those of dQ^T
 };
 
 }  // namespace tandem::internal::sm90::backward

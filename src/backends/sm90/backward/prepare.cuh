@@ -60,9 +60,12 @@ TANDEM_DEVICE void prepare(const PrepareParams& p) {
   ptx::allow_next_kernel();
   const Assignment at = assigned_block(p.blocks);
   const BlockRows block = find_block(p.query_rows, p.blocks, p.batch, at.number);
-  if (p.tile_counter != nullptr && ptx::block_index() == 0 && ptx::thread_index() == 0) *p.tile_counter = 0;
+  if (ptx::block_index() == 0 && ptx::thread_index() == 0) {
+    if (p.tile_counter != nullptr) *p.tile_counter = 0;
+    if (p.query_tile_counter != nullptr) *p.query_tile_counter = 0;
+  }
   if (block.used <= 0) return;
-  if (ptx::thread_index() == 0) p.flags[at.place] = 0;
+  if (p.flags != nullptr && ptx::thread_index() == 0) p.flags[at.place] = 0;
   float* statistics = p.statistics + at.place * 2 * p.blocks.tile;
   if (p.is_bf16)
     row_statistics<bf16>(p, block, at.head, statistics);

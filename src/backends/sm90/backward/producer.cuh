@@ -1,6 +1,6 @@
 // The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles and loads K, V and the rings
 // of Q and dO by TMA, lines 4 to 8; a thread of each of two warps takes the consumers' tiles from shared memory to
-// global memory, adding those of dQ to the accumulator, lines 18 to 22, or says when a warpgroup may do so itself.
+// global memory, adding those of dQ to the accumulator, lines 18 to 22.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"
@@ -16,7 +16,7 @@ namespace tandem::internal::sm90::backward {
 /// on which Order and the balance at the end depend. The last announcement says that there are no more.
 template <Config config>
 TANDEM_DEVICE void announce_tiles(Shared<config>& shared, const Params& params) {
-  TileScheduler<config.tile_key()> scheduler(params);
+  TileScheduler<config.tile_key(), KeySide, Params> scheduler(params);
   bool more = true;
   for (unsigned i = 0; more; ++i) {
     if (i > 0) ptx::wait(shared.tile_loaded, static_cast<int>(i & 1) ^ 1);
@@ -63,9 +63,12 @@ class Producer {
     if (ahead.left() > 0) load_query(ahead);
     if (first_) load_value();
     if (steps.left() > 0) load_grad_out(steps);
-    if (!first_) load_value();
-    if (ahead.left() > 0) load_query(ahead);
-    if (!first_) load_key();
+    // With Division::gradients K is free first, and S needs it first.
+    constexpr bool key_first = config.division == Division::gradients;
+    if (!first_) key_first ? load_key() : load_value();
+    if (ahead.left() > 0 && !key_first) load_query(ahead);
+    if (!first_) key_first ? load_value() : load_key();
+    if (ahead.left() > 0 && key_first) load_query(ahead);
     first_ = false;
     while (steps.left() > 0) {
       load_grad_out(steps);
@@ -213,41 +216,6 @@ class Writer {
   const int thread_;
   const Tile* tile_ = nullptr;
   unsigned number_ = ~0u;  // of what leaves now
-};
-
-/// With Division::columns the consumers add to dQ from their registers. A thread a warpgroup looks at the flags for
-/// them and raises them, so that they only ever wait for shared memory.
-template <Config config>
-class Gatekeeper {
- public:
-  TANDEM_DEVICE Gatekeeper(Shared<config>& shared, const Params& params, int warpgroup)
-      : shared_(shared), params_(params), order_(params), warpgroup_(warpgroup) {}
-
-  /// One thread a consumer warpgroup, which owns every other block of all tiles.
-  TANDEM_DEVICE void run() {
-    int parity = 0, step = 0;
-    for (RingPosition<2> slot;; slot.next()) {
-      ptx::wait(shared_.tile_full[slot.stage], slot.parity);
-      const Tile& tile = shared_.tile[slot.stage];
-      if (tile.first_key < 0) return;
-      for (Steps steps(tile, params_.group); steps.left() > 0; steps.next(), ++step) {
-        if (step % 2 != warpgroup_) continue;
-        const int64_t place = place_of(params_, tile, steps);
-        order_.wait(tile, steps.block(), place);
-        ptx::arrive(shared_.may_add[warpgroup_]);
-        ptx::wait(shared_.added[warpgroup_], parity);
-        if (order_.awaited(tile, steps.block())) order_.announce(place);
-        parity ^= 1;
-      }
-      ptx::arrive(shared_.tile_empty[slot.stage]);
-    }
-  }
-
- private:
-  Shared<config>& shared_;
-  const Params& params_;
-  const Order<config> order_;
-  const int warpgroup_;
 };
 
 }  // namespace tandem::internal::sm90::backward

@@ -15,30 +15,42 @@ struct Position {
   int32_t batch, head, tile;  // tile negative: none
 };
 
-/// TileOrder begins with high numbers, but a head's tiles are launched from its first keys on, which most queries see
-/// under a causal mask, unless `upwards`: tiles only wait for those that were launched before (Order).
-TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t first_batch, int32_t heads,
-                                bool upwards) {
-  const TilePosition at = order.at(index);
-  const int32_t batch = at.head / heads;
-  const int32_t tile = upwards ? at.tile : order.tiles_per_head - 1 - at.tile;
-  return {first_batch + batch, at.head - batch * heads, tile};
-}
+/// Tiles of keys. TileOrder begins with high numbers, but a head's tiles are launched from its first keys on, which
+/// most queries see under a causal mask, unless `upwards`: tiles only wait for those that were launched before (Order).
+struct KeySide {
+  static TANDEM_DEVICE const Rows& rows(const Params& params) { return params.key_rows; }
+  static TANDEM_DEVICE int32_t heads(const Params& params) { return params.key_heads; }
+  static TANDEM_DEVICE int32_t tile(const Params& params, const TileOrder& order, int32_t tile) {
+    return params.upwards ? tile : order.tiles_per_head - 1 - tile;
+  }
+};
+/// Tiles of queries, the last of which see most keys.
+struct QuerySide {
+  static TANDEM_DEVICE const Rows& rows(const forward::Params& params) { return params.query_rows; }
+  static TANDEM_DEVICE int32_t heads(const forward::Params& params) { return params.query_heads; }
+  static TANDEM_DEVICE int32_t tile(const forward::Params&, const TileOrder&, int32_t tile) { return tile; }
+};
 
-/// Hands a block its tiles, in growing order. All lanes of a warp call it together and get the same.
-template <int tile_key>
+/// Hands a block its tiles, in growing order. All lanes of a warp call it together and get the same. (The forward
+/// pass's counts less and keeps more, which doesn't fit the registers of a producer here.)
+template <int tile_rows, class Side, class Parameters>
 class TileScheduler {
  public:
-  TANDEM_DEVICE explicit TileScheduler(const Params& params) : params_(params) {}
+  TANDEM_DEVICE explicit TileScheduler(const Parameters& params) : params_(params) {}
 
   TANDEM_DEVICE Position next() {
     const int32_t index = next_index();
     if (params_.scan) return scanned(index);
     if (index >= params_.tiles) return {0, 0, -1};
-    return position(params_.order, index, 0, params_.key_heads, params_.upwards);
+    return position(params_.order, index, 0);
   }
 
  private:
+  TANDEM_DEVICE Position position(const TileOrder& order, int32_t index, int32_t first_batch) {
+    const TilePosition at = order.at(index);
+    const int32_t heads = Side::heads(params_), batch = at.head / heads;
+    return {first_batch + batch, at.head - batch * heads, Side::tile(params_, order, at.tile)};
+  }
   TANDEM_DEVICE int32_t next_index() {
     if (index_ < 0) {
       index_ = ptx::block_index();
@@ -58,8 +70,9 @@ class TileScheduler {
     for (; first_sequence_ <= params_.batch; first_sequence_ += 32) {
       const int32_t batch = first_sequence_ + lane();
       int32_t tiles = 0;
-      if (batch <= params_.batch) tiles = ceil_divide(locate(params_.key_rows, batch, params_.batch).rows, tile_key);
-      int32_t sum = tiles * params_.key_heads;
+      if (batch <= params_.batch)
+        tiles = ceil_divide(locate(Side::rows(params_), batch, params_.batch).rows, tile_rows);
+      int32_t sum = tiles * Side::heads(params_);
 #pragma unroll
       for (int distance = 1; distance < 32; distance *= 2) {
         const int32_t left = ptx::shuffle_up(sum, distance);
@@ -69,10 +82,10 @@ class TileScheduler {
       if (beyond != 0) {
         const int found = ptx::first_set(beyond);
         tiles = ptx::shuffle(tiles, found);
-        const int32_t skipped = tiles_before_ + ptx::shuffle(sum, found) - tiles * params_.key_heads;
-        const TileOrder order{tiles, params_.key_heads, least(params_.order.section, params_.key_heads),
+        const int32_t skipped = tiles_before_ + ptx::shuffle(sum, found) - tiles * Side::heads(params_);
+        const TileOrder order{tiles, Side::heads(params_), least(params_.order.section, Side::heads(params_)),
                               params_.order.longest_first};
-        return position(order, index - skipped, first_sequence_ + found, params_.key_heads, params_.upwards);
+        return position(order, index - skipped, first_sequence_ + found);
       }
       tiles_before_ += ptx::shuffle(sum, 31);
     }
@@ -81,7 +94,7 @@ class TileScheduler {
 
   static TANDEM_DEVICE int32_t lane() { return ptx::thread_index() & 31; }
 
-  const Params& params_;
+  const Parameters& params_;
   int32_t index_ = -1;                             // of the last tile
   int32_t first_sequence_ = 0, tiles_before_ = 0;  // tiles of the sequences before that one
 };

@@ -13,6 +13,11 @@ namespace tandem::internal::sm90::backward {
 template <Config config>
 struct Shared;
 
+/// A thread's part of a wgmma operand that lies in registers.
+struct alignas(16) Fragment {
+  uint32_t words[4];
+};
+
 /// Each warpgroup owns 64 keys.
 template <Config config>
 requires(config.division == Division::keys) struct alignas(1024) Shared<config> {
@@ -65,24 +70,22 @@ requires(config.division == Division::keys) struct alignas(1024) Shared<config> 
   };
 };
 
-/// Each warpgroup owns half of the columns of dK and dV.
+/// One warpgroup adds up dV, the other dK.
 template <Config config>
-requires(config.division == Division::columns) struct alignas(1024) Shared<config> {
+requires(config.division == Division::gradients) struct alignas(1024) Shared<config> {
   using Element = typename forward::ElementOf<config.dtype>::type;
   static constexpr int stages = Config::stages;
 
-  Element key[config.tile_key() * config.head_dim];
-  Element value[config.tile_key() * config.head_dim];
+  Element key[config.tile_key() * config.head_dim];    // and dV on its way out
+  Element value[config.tile_key() * config.head_dim];  // and dK
   Element query[stages][config.tile_query * config.head_dim];
   Element grad_out[stages][config.tile_query * config.head_dim];
-  Element weights[stages][config.tile_query * config.tile_key()];      // P: rows are queries
-  Element grad_scores[stages][config.tile_query * config.tile_key()];  // dS
+  Fragment weights[stages][config.tile_query / 16][128];  // P^T as the threads of a warpgroup hold it
   float lse[stages][config.tile_query], delta[stages][config.tile_query];
   ptx::Barrier key_full, key_empty, value_full, value_empty;
   ptx::Barrier query_full[stages], query_empty[stages];
   ptx::Barrier grad_out_full[stages], grad_out_empty[stages];
-  ptx::Barrier scores_full[stages], scores_empty[stages];  // P and dS
-  ptx::Barrier may_add[Config::consumers], added[Config::consumers];
+  ptx::Barrier weights_full[stages], weights_empty[stages];
   ptx::Barrier tile_full[2], tile_empty[2], tile_loaded;
   Tile tile[2];
 
@@ -94,7 +97,6 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
       {"query", offsetof(Shared, query), sizeof(query[0])},
       {"grad_out", offsetof(Shared, grad_out), sizeof(grad_out[0])},
       {"weights", offsetof(Shared, weights), sizeof(weights[0])},
-      {"grad_scores", offsetof(Shared, grad_scores), sizeof(grad_scores[0])},
       {"lse", offsetof(Shared, lse), sizeof(lse[0])},
       {"delta", offsetof(Shared, delta), sizeof(delta[0])},
       {"key_full", offsetof(Shared, key_full), sizeof(ptx::Barrier)},
@@ -105,10 +107,8 @@ requires(config.division == Division::columns) struct alignas(1024) Shared<confi
       {"query_empty", offsetof(Shared, query_empty), sizeof(ptx::Barrier)},
       {"grad_out_full", offsetof(Shared, grad_out_full), sizeof(ptx::Barrier)},
       {"grad_out_empty", offsetof(Shared, grad_out_empty), sizeof(ptx::Barrier)},
-      {"scores_full", offsetof(Shared, scores_full), sizeof(ptx::Barrier)},
-      {"scores_empty", offsetof(Shared, scores_empty), sizeof(ptx::Barrier)},
-      {"may_add", offsetof(Shared, may_add), sizeof(ptx::Barrier)},
-      {"added", offsetof(Shared, added), sizeof(ptx::Barrier)},
+      {"weights_full", offsetof(Shared, weights_full), sizeof(ptx::Barrier)},
+      {"weights_empty", offsetof(Shared, weights_empty), sizeof(ptx::Barrier)},
       {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
       {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
       {"tile_loaded", offsetof(Shared, tile_loaded), sizeof(ptx::Barrier)},

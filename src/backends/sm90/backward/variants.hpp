@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backends/sm90/backward/config.hpp"
+#include "backends/sm90/backward/query_config.hpp"
 
 namespace tandem::internal::sm90 {
 
@@ -18,8 +19,18 @@ inline constexpr backward::Variant backward_variants[] = {
     {"backward_fp16_d64_ordered", {.dtype = Dtype::fp16, .head_dim = 64, .tile_query = 128, .slots = 2, .early_value = false, .turns = true}, true},
     {"backward_bf16_d128", {.dtype = Dtype::bf16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
     {"backward_fp16_d128", {.dtype = Dtype::fp16, .head_dim = 128, .tile_query = 64, .slots = 2, .early_value = true, .turns = true}},
-    {"backward_bf16_d256", {.dtype = Dtype::bf16, .division = backward::Division::columns, .head_dim = 256, .tile_query = 64}},
-    {"backward_fp16_d256", {.dtype = Dtype::fp16, .division = backward::Division::columns, .head_dim = 256, .tile_query = 64}},
+    {"backward_bf16_d192", {.dtype = Dtype::bf16, .division = backward::Division::gradients, .head_dim = 192, .tile_query = 64}},
+    {"backward_fp16_d192", {.dtype = Dtype::fp16, .division = backward::Division::gradients, .head_dim = 192, .tile_query = 64}},
+    {"backward_bf16_d256", {.dtype = Dtype::bf16, .division = backward::Division::gradients, .head_dim = 256, .tile_query = 64}},
+    {"backward_fp16_d256", {.dtype = Dtype::fp16, .division = backward::Division::gradients, .head_dim = 256, .tile_query = 64}},
+};
+
+/// Kernels of dQ alone, for those with Division::gradients.
+inline constexpr backward::QueryVariant backward_query_variants[] = {
+    {"backward_query_bf16_d192", {.dtype = Dtype::bf16, .head_dim = 192, .value_stages = 2}},
+    {"backward_query_fp16_d192", {.dtype = Dtype::fp16, .head_dim = 192, .value_stages = 2}},
+    {"backward_query_bf16_d256", {.dtype = Dtype::bf16, .head_dim = 256, .value_stages = 1}},
+    {"backward_query_fp16_d256", {.dtype = Dtype::fp16, .head_dim = 256, .value_stages = 1}},
 };
 // clang-format on
 
@@ -32,6 +43,11 @@ inline constexpr const char* backward_helpers[] = {
 /// The configuration of a variant by name; for generated sources.
 consteval backward::Config backward_config(std::string_view name) {
   for (const backward::Variant& variant : backward_variants)
+    if (name == variant.name) return variant.config;
+  throw "no such variant";
+}
+consteval backward::QueryConfig backward_query_config(std::string_view name) {
+  for (const backward::QueryVariant& variant : backward_query_variants)
     if (name == variant.name) return variant.config;
   throw "no such variant";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/sm90/ptx/ptx.hpp"
+#include "backends/sm90/tile/ring.cuh"
 
 namespace tandem::internal::sm90::forward {
 
@@ -18,6 +19,8 @@ TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int ti
   for (int s = 0; s < config.stages; ++s) {
     ptx::init(shared.key_full[s], 1);
     ptx::init(shared.key_empty[s], warps);
+  }
+  for (int s = 0; s < value_stages<config>(); ++s) {
     ptx::init(shared.value_full[s], value_writers);
     ptx::init(shared.value_empty[s], warps);
   }

@@ -62,15 +62,15 @@ class ConsumerBase {
 
   /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which
   /// they are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets
-  /// its turns go by.
+  /// its turns go by; values first, since whoever has the turn may wait for the next ones in the same stage.
   TANDEM_DEVICE void skip(int blocks) {
     for (; blocks > 0; --blocks) {
       ptx::wait(shared_.key_full[key_.stage], key_.parity);
       release_key();
-      wait_turn();
-      give_turn();
       ptx::wait(shared_.value_full[value_.stage], value_.parity);
       release_value();
+      wait_turn();
+      give_turn();
     }
   }
 
@@ -142,7 +142,8 @@ class ConsumerBase {
   SharedMemory& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  RingPosition<config.stages> key_, value_;
+  RingPosition<config.stages> key_;
+  RingPosition<value_stages<config>()> value_;
   RingPosition<2> slot_;
   RingPosition<config.query_buffers> query_;
   int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0, skipped_before_ = 0, skipped_behind_ = 0;

@@ -49,19 +49,24 @@ class ProducerBase {
   }
 
   TANDEM_DEVICE void load_query(const Tile& tile) {
-    const int row = tile.map_row + tile.row, head = tile.head, batch = tile.map_batch, wrap = tile.map_wrap;
+    const int b = query_.stage;
 #pragma unroll
-    for (int w = 0; w < config.consumers; ++w) {
-      ptx::wait(shared_.query_empty[w][query_.stage], query_.parity ^ 1);
-      if (!issuer_) continue;
-      ptx::arrive_expect(shared_.query_full[w][query_.stage], QueryLayout::bytes(64));
-#pragma unroll
-      for (int c = 0; c < QueryLayout::chunks; ++c)
-        ptx::tma_load(reinterpret_cast<uint8_t*>(shared_.query[w][query_.stage]) + QueryLayout::chunk_offset(64, c),
-                      params_.query, shared_.query_full[w][query_.stage], c * QueryLayout::chunk_columns, row + 64 * w,
-                      head, batch, wrap);
-    }
+    for (int w = 0; w < config.consumers; ++w)
+      load_rows(params_.query, tile, w, shared_.query[w][b], shared_.query_full[w][b], shared_.query_empty[w][b],
+                query_.parity);
     query_.next();
+  }
+  /// 64 query rows for consumer w.
+  TANDEM_DEVICE void load_rows(const ptx::TensorMap& map, const Tile& tile, int w, void* target, ptx::Barrier& full,
+                               ptx::Barrier& empty, int parity) {
+    ptx::wait(empty, parity ^ 1);
+    if (!issuer_) return;
+    ptx::arrive_expect(full, QueryLayout::bytes(64));
+#pragma unroll
+    for (int c = 0; c < QueryLayout::chunks; ++c)
+      ptx::tma_load(static_cast<uint8_t*>(target) + QueryLayout::chunk_offset(64, c), map, full,
+                    c * QueryLayout::chunk_columns, tile.map_row + tile.row + 64 * w, tile.head, tile.map_batch,
+                    tile.map_wrap);
   }
 
   /// A tile of rows, keys or values.
@@ -78,7 +83,8 @@ class ProducerBase {
   SharedMemory& shared_;
   const Params& params_;
   const bool issuer_;
-  RingPosition<config.stages> key_, value_;
+  RingPosition<config.stages> key_;
+  RingPosition<value_stages<config>()> value_;
   RingPosition<config.query_buffers> query_;
   int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
 };

@@ -46,13 +46,6 @@ TANDEM_DEVICE int take_ticket(int* counter) {
 }
 TANDEM_DEVICE float atomic_add(float* address, float value) { return atomicAdd(address, value); }
 
-/// Adds to four neighbouring floats in global memory, aligned to 16 bytes.
-TANDEM_DEVICE void add_four(float* address, float a, float b, float c, float d) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(a), "f"(b), "f"(c),
-               "f"(d)
-               : "memory");
-}
-
 /// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 TANDEM_DEVICE void store_matrices(void* row, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)), "r"(a),

@@ -21,4 +21,13 @@ struct RingPosition {
   }
 };
 
+/// Stages of the ring of values, of which a kernel may have fewer than of keys.
+template <auto config>
+constexpr int value_stages() {
+  if constexpr (requires { config.value_stages; })
+    return config.value_stages;
+  else
+    return config.stages;
+}
+
 }  // namespace tandem::internal::sm90
