@@ -34,7 +34,7 @@ OF_ORDER = [
     ("one turn too few awaited", {"race in global memory", NUMBERS}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - 2 - tile :")]),
     ("one turn too many awaited", {DEADLOCK}, [edit(VISITS, "return upwards ? tiles.visit.end - 1 - tile :", "return upwards ? tiles.visit.end - tile :")]),
     ("first parts told as if tiles went downwards", {NUMBERS, "race in global memory", DEADLOCK, UNINITIALISED}, [edit(VISITS, "upwards ? tile + 1 : tile - 1", "tile - 1")]),
-    ("tiles launched downwards, so that those awaited come late", {DEADLOCK}, [edit(SCHEDULER, "const int32_t tile = upwards ? at.tile :", "const int32_t tile = false ? at.tile :")]),
+    ("tiles launched downwards, so that those awaited come late", {DEADLOCK}, [edit(SCHEDULER, "return params.upwards ? tile :", "return false ? tile :")]),
     ("query blocks from the last on under an order for the other way", {NUMBERS, "race in global memory", DEADLOCK, UNINITIALISED}, [edit(SCHEDULER, "tile.direction = params.upwards ? 1 : -1;", "tile.direction = -1;")]),
     ("part never announced", {DEADLOCK, "race in global memory"}, [edit(PRODUCER, "if (!order_.awaited(*tile_, steps.block())) return;", "return;")]),
     ("late order never hands the turn over", {DEADLOCK}, [edit(CONSUMER, "issue_grad_value(); if (more || consumer_ == 0) give_turn(); issue_grad_key();", "issue_grad_value(); issue_grad_key();")]),
