@@ -24,14 +24,14 @@ constexpr float log2_e = 1.44269504088896340736f;
 constexpr double ln_2 = 0.69314718055994530942;
 /// A row's reference makes the largest probability of the first block 8, which e4m3 holds exactly: where one key has
 /// most of the weight its rounding is most of the error (a reference of a whole exponent costs a third of the accuracy
-/// on the paper's distribution). Later probabilities have room up to 448 before the reference must move, to the new
-/// maximum.
-constexpr float headroom = 3, log2_448 = 8.80735492f;
+/// on the paper's distribution). The reference moves to a later block's maximum where one of its probabilities would
+/// leave e4m3, or outweighs, with some margin, all keys before: that one takes most of the weight now.
+constexpr float headroom = 3, largest_p = 448, margin = 16;
 
 /// Where the parts of a tile's state lie in its scratch.
 struct State {
   int64_t head_width, value_width;
-  float *query, *out, *scores, *key, *value, *staging, *reference, *sum, *factor, *row_scale;
+  float *query, *out, *scores, *key, *value, *staging, *reference, *sum, *weight, *factor, *row_scale;
   float *key_scale, *value_exponent, *value_inverse;  // of each key of the block
 
   State(const Attention& a, int64_t rows, Scratch& scratch)
@@ -42,7 +42,7 @@ struct State {
     key = scratch.take(head_width * key_block);
     value = scratch.take(key_block * value_width);
     staging = scratch.take(4 * head_width);
-    for (float** of_rows : {&reference, &sum, &factor, &row_scale}) *of_rows = scratch.take(rows);
+    for (float** of_rows : {&reference, &sum, &weight, &factor, &row_scale}) *of_rows = scratch.take(rows);
     for (float** of_keys : {&key_scale, &value_exponent, &value_inverse}) *of_keys = scratch.take(key_block);
   }
 };
@@ -94,17 +94,20 @@ HWY_INLINE void softmax_row(const State& state, int64_t row, int64_t columns) {
   float* scores = state.scores + row * key_block;
   const float before = state.reference[row], largest = largest_of(scores, columns);
   float& reference = state.reference[row];
-  if (before == -infinity || largest - before > log2_448) reference = largest - headroom;
+  const float limit = std::min(largest_p, state.weight[row] + margin);
+  if (before == -infinity || std::exp2(largest - before) > limit) reference = largest - headroom;
   state.factor[row] = before == -infinity ? 0 : (before == reference ? 1 : std::exp2(before - reference));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const Vector origin = hn::Set(d, reference == -infinity ? 0 : reference);
-  Vector sum = hn::Zero(d);
+  Vector sum = hn::Zero(d), weight = hn::Zero(d);
   for (int64_t c = 0; c < columns; c += lanes) {
     const Vector p = exp2(hn::Sub(hn::Load(d, scores + c), origin));
     sum = hn::MulAdd(p, hn::Load(d, state.value_inverse + c), sum);
+    weight = hn::Add(weight, p);
     hn::Store(round_e4m3(p), d, scores + c);
   }
   state.sum[row] = state.sum[row] * state.factor[row] + hn::GetLane(hn::SumOfLanes(d, sum));
+  state.weight[row] = state.weight[row] * state.factor[row] + hn::GetLane(hn::SumOfLanes(d, weight));
 }
 
 HWY_INLINE void load_scales(const View& view, const Block& block, const State& state, int64_t columns) {
@@ -231,6 +234,7 @@ void forward_fp8_tile_kernel(const Job& job, const Tile& tile, float* memory) {
   std::fill(state.out, state.out + tile.rows * state.value_width, 0.0f);
   std::fill(state.reference, state.reference + tile.rows, -infinity);
   std::fill(state.sum, state.sum + tile.rows, 0.0f);
+  std::fill(state.weight, state.weight + tile.rows, 0.0f);
 
   // Only keys that some row sees are read: whatever lies beyond never reaches a result.
   const Range seen = view.tile.seen();
