@@ -43,6 +43,8 @@ TensorMapSpec packed_value_map(const TensorSpec& spec, void* data, int tile_key,
   map.box[2] = static_cast<uint32_t>(tile_key / value_group);
   map.box[3] = map.box[4] = 1;
   map.swizzle = ptx::Swizzle::none;
+  // No dimension can be 0: of a tensor without groups 16 bytes are read, which Params::patch_values clears.
+  if (spec.size[static_cast<size_t>(first + 2)] == 0) map.size[0] = value_group, map.size[1] = 1;
   return map;
 }
 
@@ -133,7 +135,7 @@ class ForwardFp8Executable final : public Executable {
     params.value_dim = static_cast<int32_t>(a.value_dim);
     params.promote_every = plan_.promote_every > 0 ? plan_.promote_every : std::numeric_limits<int32_t>::max();
     params.scales_by_block = q.key == Granularity::block || q.value == Granularity::block;
-    params.patch_values = a.packed_key || a.used_key;
+    params.patch_values = a.packed_key || a.used_key || a.max_key == 0;
   }
 
   const ForwardFp8Plan plan_;
