@@ -99,6 +99,7 @@ void quantize(QuantizeOptions o) {
   q.query = q.key = q.value = granularities.at(o.scales);
   q.query_rows = q.key_rows = q.value_rows = o.rows;
   q.value_layout = o.layout == "rows" ? ValueLayout::rows : ValueLayout::packed;
+  require_writable(ends_with(o.output, ".safetensors") ? o.output : o.output + "value.npy");
   if (o.backend == Backend::automatic) o.backend = available(Backend::sm90).ok() ? Backend::sm90 : Backend::cpu;
   require(available(o.backend), fmt::format("the backend {} can't run here", name(o.backend)));
   auto memory = memory_for(o.backend);

@@ -34,23 +34,23 @@ std::array<Item, 3> items(const Attention& a) {
            {"value", a.value, a.quantized_value, q.value, q.value_rows, "quantization.value_rows", false}}};
 }
 
-Status check_supported(const Item& item, bool groups) {
+Status check_supported(const Item& item, bool groups, Backend backend) {
   const Dtype dtype = item.source.dtype;
   if (dtype != Dtype::bf16 && dtype != Dtype::fp16)
-    return error(Code::unsupported, item.name, "the sm90 backend quantises fp16 and bf16, not %s", name(dtype));
+    return error(Code::unsupported, item.name, "the %s backend quantises fp16 and bf16, not %s", name(backend),
+                 name(dtype));
   const int64_t columns = item.source.size[static_cast<size_t>(item.source.rank - 1)];
   if (columns % 8 != 0 || columns > 256)
     return error(Code::unsupported, item.name,
-                 "the sm90 backend quantises head dims that are multiples of 8 up to 256, not %lld",
+                 "the %s backend quantises head dims that are multiples of 8 up to 256, not %lld", name(backend),
                  static_cast<long long>(columns));
   if (item.granularity != Granularity::block) return {};
   if (item.rows <= 0)
     return error(Code::invalid_argument, item.rows_name,
                  "%s must be given; Plan::quantization() of the forward plan tells it", item.rows_name);
   if (groups && item.rows % value_group != 0)
-    return error(Code::unsupported, item.rows_name,
-                 "%s is %d; for a packed value the sm90 backend takes multiples of %d", item.rows_name, item.rows,
-                 value_group);
+    return error(Code::unsupported, item.rows_name, "%s is %d; for a packed value the %s backend takes multiples of %d",
+                 item.rows_name, item.rows, name(backend), value_group);
   return {};
 }
 
@@ -62,14 +62,14 @@ class Planner {
     Operand& o = plan_.operands[static_cast<size_t>(index)];
     const bool is_value = index == QuantizePlan::value;
     const bool groups = is_value && a_.quantization.value_layout == ValueLayout::packed;
-    if (const Status status = check_supported(item, groups); !status.ok()) return status;
+    if (const Status status = check_supported(item, groups, a_.backend); !status.ok()) return status;
     o.present = true;
     o.groups = groups;
     o.heads = static_cast<int32_t>(item.source.size[static_cast<size_t>(item.source.rank - 2)]);
     o.columns = static_cast<int32_t>(item.source.size[static_cast<size_t>(item.source.rank - 1)]);
     o.lanes = 1;
     while (o.lanes * quantize::piece * quantize::pieces_of_thread < o.columns) o.lanes *= 2;
-    const bool own = item.granularity == Granularity::block, means = is_value && a_.quantization.value_mean;
+    const bool own = item.granularity == Granularity::block, means = is_value && a_.searches_mean();
     const bool search = !own && !a_.quantization.amax;
     if (means) plan_means(o, item, search);
     if (search && !means) o.search = rows_pass(o, item, default_rows(o));

@@ -66,6 +66,17 @@ Status check_pass(const Problem& problem, Attention& attention) {
   return {};
 }
 
+/// What 8 bits decide of everything that is checked after it.
+Status check_eight_bits(const Problem& problem, Attention& attention) {
+  if (!eight_bits(problem.query.dtype)) return {};
+  if (attention.pass == Pass::backward) {
+    return error(Code::unsupported, "query",
+                 "query has dtype %s; 8-bit attention is forward only: give the backward pass bf16 or fp16",
+                 name(problem.query.dtype));
+  }
+  return check_value_layout(problem);
+}
+
 /// The dtype that a tensor must have beside this query: the same, but 8-bit attention has a value of e4m3 and an out of
 /// 16 bits, or of e4m3.
 Status check_dtype(const Tensor& tensor, Dtype dtype, Dtype query) {
@@ -112,11 +123,6 @@ Status check_rank(const Tensor& tensor, const Problem& problem) {
 
 /// Well formed, of one dtype and one device, of the rank that its packing asks for.
 Status check_specs(const Problem& problem, Attention& attention) {
-  if (attention.pass == Pass::backward && eight_bits(problem.query.dtype)) {
-    return error(Code::unsupported, "query",
-                 "query has dtype %s; 8-bit attention is forward only: give the backward pass bf16 or fp16",
-                 name(problem.query.dtype));
-  }
   for (const Tensor& tensor : tensors) {
     const TensorSpec& spec = problem.*tensor.given;
     if (!spec.present()) continue;
@@ -248,9 +254,9 @@ Result<Attention> resolve(Pass pass, const Problem& problem) noexcept {
     Attention attention;
     attention.pass = pass;
     using Step = Status (*)(const Problem&, Attention&);
-    static constexpr Step of_attention[] = {check_pass,      check_specs,    check_heads,          check_lengths,
-                                            check_outputs,   check_lse,      resolve_8bit_forward, resolve_scores,
-                                            resolve_options, resolve_backend};
+    static constexpr Step of_attention[] = {check_eight_bits, check_pass,      check_specs,    check_heads,
+                                            check_lengths,    check_outputs,   check_lse,      resolve_8bit_forward,
+                                            resolve_scores,   resolve_options, resolve_backend};
     static constexpr Step of_quantizing[] = {resolve_quantize, resolve_options, resolve_backend};
     const std::span<const Step> steps = pass == Pass::quantize ? std::span<const Step>(of_quantizing) : of_attention;
     for (const Step step : steps) {

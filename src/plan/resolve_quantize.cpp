@@ -195,6 +195,12 @@ Status check_amax(const Problem& problem, const Attention& attention) {
                "quantization.amax is true, but every given tensor has block scales, which are searched for");
 }
 
+Status check_known_mean(const Attention& attention) {
+  if (!attention.quantization.known_mean || attention.quantization.value_mean) return {};
+  return error(Code::invalid_argument, "quantization.known_mean",
+               "quantization.known_mean is true, but no mean is taken out; it needs quantization.value_mean and value");
+}
+
 Status check_table(const char* name, const TensorSpec& spec, const Attention& attention, int64_t rows) {
   if (!spec.present()) {
     return error(Code::invalid_argument, name, "%s is missing; rope.dims asks for it", name);
@@ -260,6 +266,7 @@ Status resolve_quantize(const Problem& problem, Attention& attention) {
   }
   if (attention.quantization.value_mean && !problem.value.present()) attention.quantization.value_mean = false;
   if (Status status = resolve_value_mean(problem, attention); !status.ok()) return status;
+  if (Status status = check_known_mean(attention); !status.ok()) return status;
   if (Status status = check_amax(problem, attention); !status.ok()) return status;
   return check_rope(problem, attention);
 }

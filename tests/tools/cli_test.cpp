@@ -154,7 +154,9 @@ TEST_F(Cli, TheEmulatorRunsAndIsTraced) {
 
 TEST_F(Cli, WrongUsageExitsWith2) {
   expect_error("", 2, "subcommand");
-  expect_error("frobnicate", 2, "");
+  expect_error("rnu", 2, "'rnu' is no command; there are info, run, verify");
+  expect_error("accuracy --lengths 1024,-5", 2, "--lengths: -5");
+  expect_error("quantize --key k.npy --output /nosuch/k.safetensors", 1, "/nosuch/k.safetensors: can't write");
   expect_error("run --casual --random 1,8,1,8", 2, "--casual");
   expect_error("run", 2, "no input");
   expect_error("run --random 1,8,1", 2, "4 integers");
