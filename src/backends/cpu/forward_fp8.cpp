@@ -25,13 +25,13 @@ constexpr double ln_2 = 0.69314718055994530942;
 /// A row's reference makes the largest probability of the first block 8, which e4m3 holds exactly: where one key has
 /// most of the weight its rounding is most of the error (a reference of a whole exponent costs a third of the accuracy
 /// on the paper's distribution). The reference moves to a later block's maximum where one of its probabilities would
-/// leave e4m3, or outweighs, with some margin, all keys before: that one takes most of the weight now.
-constexpr float headroom = 3, largest_p = 448, margin = 16;
+/// leave e4m3, or where a key outweighs all before it more than twice: that one takes most of the weight now.
+constexpr float headroom = 3, log2_448 = 8.80735492f;
 
 /// Where the parts of a tile's state lie in its scratch.
 struct State {
   int64_t head_width, value_width;
-  float *query, *out, *scores, *key, *value, *staging, *reference, *sum, *weight, *factor, *row_scale;
+  float *query, *out, *scores, *key, *value, *staging, *reference, *sum, *factor, *row_scale;
   float *key_scale, *value_exponent, *value_inverse;  // of each key of the block
 
   State(const Attention& a, int64_t rows, Scratch& scratch)
@@ -42,7 +42,7 @@ struct State {
     key = scratch.take(head_width * key_block);
     value = scratch.take(key_block * value_width);
     staging = scratch.take(4 * head_width);
-    for (float** of_rows : {&reference, &sum, &weight, &factor, &row_scale}) *of_rows = scratch.take(rows);
+    for (float** of_rows : {&reference, &sum, &factor, &row_scale}) *of_rows = scratch.take(rows);
     for (float** of_keys : {&key_scale, &value_exponent, &value_inverse}) *of_keys = scratch.take(key_block);
   }
 };
@@ -62,12 +62,21 @@ struct Block {
   Range rows;
 };
 
-/// The largest of a row's exponents. A score that is NaN may be passed over here: it makes the row NaN all the same.
-HWY_INLINE float largest_of(const float* scores, int64_t columns) {
+/// The largest of a row's exponents, with the value's scales in them or without. A score that is NaN may be passed over
+/// here: it makes the row NaN all the same.
+struct Largest {
+  float exponent, score;
+};
+HWY_INLINE Largest largest_of(const State& state, int64_t row, int64_t columns) {
   const Floats d;
-  Vector largest = hn::Load(d, scores);
-  for (int64_t c = lanes; c < columns; c += lanes) largest = hn::Max(largest, hn::Load(d, scores + c));
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
+  const float* exponents = state.scores + row * key_block;
+  Vector exponent = hn::Set(d, -infinity), score = exponent;
+  for (int64_t c = 0; c < columns; c += lanes) {
+    const Vector e = hn::Load(d, exponents + c);
+    exponent = hn::Max(exponent, e);
+    score = hn::Max(score, hn::Sub(e, hn::Load(d, state.value_exponent + c)));
+  }
+  return {hn::GetLane(hn::MaxOfLanes(d, exponent)), hn::GetLane(hn::MaxOfLanes(d, score))};
 }
 
 /// Products become exponents of 2: scaled, capped, masked, with the exponent of the value's scale added.
@@ -92,22 +101,21 @@ HWY_INLINE void scale_row(const View& view, const Block& block, const State& sta
 HWY_INLINE void softmax_row(const State& state, int64_t row, int64_t columns) {
   const Floats d;
   float* scores = state.scores + row * key_block;
-  const float before = state.reference[row], largest = largest_of(scores, columns);
+  const float before = state.reference[row];
+  const Largest largest = largest_of(state, row, columns);
   float& reference = state.reference[row];
-  const float limit = std::min(largest_p, state.weight[row] + margin);
-  if (before == -infinity || std::exp2(largest - before) > limit) reference = largest - headroom;
+  const bool outweighs = largest.exponent - headroom > before && std::exp2(largest.score - before) > 2 * state.sum[row];
+  if (before == -infinity || largest.exponent - before > log2_448 || outweighs) reference = largest.exponent - headroom;
   state.factor[row] = before == -infinity ? 0 : (before == reference ? 1 : std::exp2(before - reference));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const Vector origin = hn::Set(d, reference == -infinity ? 0 : reference);
-  Vector sum = hn::Zero(d), weight = hn::Zero(d);
+  Vector sum = hn::Zero(d);
   for (int64_t c = 0; c < columns; c += lanes) {
     const Vector p = exp2(hn::Sub(hn::Load(d, scores + c), origin));
     sum = hn::MulAdd(p, hn::Load(d, state.value_inverse + c), sum);
-    weight = hn::Add(weight, p);
     hn::Store(round_e4m3(p), d, scores + c);
   }
   state.sum[row] = state.sum[row] * state.factor[row] + hn::GetLane(hn::SumOfLanes(d, sum));
-  state.weight[row] = state.weight[row] * state.factor[row] + hn::GetLane(hn::SumOfLanes(d, weight));
 }
 
 HWY_INLINE void load_scales(const View& view, const Block& block, const State& state, int64_t columns) {
@@ -234,7 +242,6 @@ void forward_fp8_tile_kernel(const Job& job, const Tile& tile, float* memory) {
   std::fill(state.out, state.out + tile.rows * state.value_width, 0.0f);
   std::fill(state.reference, state.reference + tile.rows, -infinity);
   std::fill(state.sum, state.sum + tile.rows, 0.0f);
-  std::fill(state.weight, state.weight + tile.rows, 0.0f);
 
   // Only keys that some row sees are read: whatever lies beyond never reaches a result.
   const Range seen = view.tile.seen();
