@@ -56,12 +56,6 @@ struct View {
   View(const Job& j, const Tile& t) : job(j), a(*j.attention), tile(j, t), value_blocks(j.value_scale.rows > 0) {}
 };
 
-/// One block's keys [begin, end) relative to its first key, of those that the tile sees, and the rows that see some.
-struct Block {
-  int64_t first, begin, end;
-  Range rows;
-};
-
 /// The largest of a row's exponents, with the value's scales in them or without. A score that is NaN may be passed over
 /// here: it makes the row NaN all the same.
 struct Largest {
@@ -242,14 +236,7 @@ void forward_fp8_tile_kernel(const Job& job, const Tile& tile, float* memory) {
   std::fill(state.out, state.out + tile.rows * state.value_width, 0.0f);
   std::fill(state.reference, state.reference + tile.rows, -infinity);
   std::fill(state.sum, state.sum + tile.rows, 0.0f);
-
-  // Only keys that some row sees are read: whatever lies beyond never reaches a result.
-  const Range seen = view.tile.seen();
-  for (int64_t first = seen.begin / key_block * key_block; first < seen.end; first += key_block) {
-    const int64_t begin = std::max<int64_t>(seen.begin - first, 0), end = std::min(seen.end - first, key_block);
-    const Block block{first, begin, end, view.tile.rows_that_see(first + begin, first + end)};
-    if (block.rows.begin < block.rows.end) visit(view, block, state);
-  }
+  for_each_block(view.tile, [&](const Block& block) { visit(view, block, state); });
   for (int64_t r = 0; r < tile.rows; ++r) finish_row(view, state, r);
 }
 
