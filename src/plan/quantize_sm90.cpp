@@ -69,13 +69,8 @@ class Planner {
     o.columns = static_cast<int32_t>(item.source.size[static_cast<size_t>(item.source.rank - 1)]);
     o.lanes = 1;
     while (o.lanes * quantize::piece * quantize::pieces_of_thread < o.columns) o.lanes *= 2;
-    const bool own = item.granularity == Granularity::block, means = is_value && a_.searches_mean();
-    const bool search = !own && !a_.quantization.amax;
-    if (means) plan_means(o, item, search);
-    if (search && !means) o.search = rows_pass(o, item, default_rows(o));
-    if (search)
-      o.largest_at = reserve(static_cast<int64_t>(means ? a_.batch * o.heads : o.search.blocks.per_head * o.heads));
-    if (!own) o.scales_grid = item.granularity == Granularity::tensor ? 1 : a_.batch * o.heads;
+    plan_search(o, item, is_value && a_.searches_mean());
+    const bool own = item.granularity == Granularity::block;
     const int rows = own ? item.rows : groups ? default_groups(o) * value_group : default_rows(o);
     o.quantize = groups ? groups_pass(o, item, rows) : rows_pass(o, item, rows);
     return check_grid(o, item);
@@ -139,6 +134,17 @@ class Planner {
   void share_heads(PassPlan& pass, const Operand& o, const Item& item) const {
     pass.heads_at_once = heads_at_once(o, item, pass.blocks.tile);
     pass.grid = pass.grid / o.heads * divide_up(o.heads, pass.heads_at_once);
+  }
+
+  /// What is read before: for means, and for scales that depend on more than a block.
+  void plan_search(Operand& o, const Item& item, bool means) {
+    const bool own = item.granularity == Granularity::block, scales = !own && !a_.quantization.amax;
+    if (means)
+      plan_means(o, item, scales);
+    else if (scales)
+      o.search = rows_pass(o, item, default_rows(o));
+    if (scales) o.largest_at = reserve(means ? a_.batch * o.heads : o.search.blocks.per_head * int64_t{o.heads});
+    if (!own) o.scales_grid = item.granularity == Granularity::tensor ? 1 : a_.batch * o.heads;
   }
 
   void plan_means(Operand& o, const Item& item, bool extremes) {
