@@ -38,6 +38,10 @@ void accuracy(CommandOptions options) {
     o.lengths = options.lengths.empty() ? (options.quick ? std::vector<int64_t>{1024, 4096}
                                                          : std::vector<int64_t>{1024, 4096, 16384, 131072})
                                         : parse_integers(options.lengths, "--lengths");
+    for (const int64_t length : o.lengths) {
+      if (length < 1 || length > 1 << 24)
+        throw UsageError(fmt::format("--lengths: {} keys are none to measure; 1 to {} are", length, 1 << 24));
+    }
   }
   auto memory = memory_for(o.backend);
   fmt::print("{} on {}\n", name(o.backend), memory->device_name());

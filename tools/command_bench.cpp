@@ -325,11 +325,7 @@ void add_bench(CLI::App& program) {
   command->add_option("--threads", o->threads, "CPU threads; otherwise all")->check(CLI::Range(1, 1 << 16));
   command->add_flag("--backward", o->backward, "Measure the backward pass");
   command->add_flag("--quantiser", o->quantiser, "Measure the quantiser's methods, against a copy by the device");
-  command
-      ->add_option("--fp8", o->fp8,
-                   "Measure 8-bit attention: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")
-      ->type_name("METHOD")
-      ->check(CLI::IsMember({"fp8", "fp8-per-tensor", "fp8-no-block", "fp8-no-incoherent", "int8-qk"}));
+  add_fp8_option(*command, o->fp8, "Measure 8-bit attention");
   command->add_flag("--plain-value", o->plain_value, "With --fp8: value in rows, transposed by the kernel");
   command->add_flag("--quick", o->quick, "Fewer cases and samples");
   command->add_flag("--ablation", o->ablation, "The paper's ablation: d128, full, 16k, one idea left out at a time");

@@ -5,8 +5,8 @@
 
 #include "tools/commands.hpp"
 #include "tools/failure.hpp"
+#include "tools/inputs.hpp"
 #include "tools/io/file.hpp"
-#include "tools/io/list.hpp"
 #include "tools/io/npy.hpp"
 #include "tools/io/safetensors.hpp"
 #include "tools/quantized.hpp"
@@ -23,20 +23,19 @@ struct QuantizeOptions {
   Backend backend = Backend::automatic;
 };
 
-Tensor read_tensor(const std::string& path, Dtype dtype) {
-  return path.empty() ? Tensor{} : tensor_of(convert(read_npy(path), dtype));
+Tensor read_tensor(const std::string& path, const char* what, const char* option, bool packed, Dtype dtype) {
+  if (path.empty()) return {};
+  Array array = read_npy(path);
+  normalise(array, what, option, packed, dtype);
+  return tensor_of(array);
 }
 
-Tensor lengths_of(const std::string& text, const char* option) {
-  if (text.empty()) return {};
-  Array array{Dtype::int32, {}, {}};
-  for (const int64_t length : parse_lengths(text, option)) {
-    const auto narrow = static_cast<int32_t>(length);
-    const auto* bytes = reinterpret_cast<const std::byte*>(&narrow);
-    array.bytes.insert(array.bytes.end(), bytes, bytes + sizeof narrow);
-  }
-  array.shape = {static_cast<int64_t>(array.bytes.size() / sizeof(int32_t))};
-  return tensor_of(array);
+Tensor read_table(const std::string& path, const char* option) {
+  if (path.empty()) return {};
+  const Array array = read_npy(path);
+  if (array.shape.size() != 2)
+    throw Failure(fmt::format("{}: the shape {} isn't (positions, dims / 2)", option, to_string(array.shape)));
+  return tensor_of(convert(array, Dtype::fp32));
 }
 
 /// The quantise job with its inputs; outputs take the shapes that the library fills in.
@@ -44,16 +43,17 @@ Job load(const QuantizeOptions& o) {
   Job job;
   job.pass = Pass::quantize;
   const Dtype dtype = o.dtype == "fp16" ? Dtype::fp16 : Dtype::bf16;
-  job.query = read_tensor(o.query, dtype);
-  job.key = read_tensor(o.key, dtype);
-  job.value = read_tensor(o.value, dtype);
+  const char *of_query = "--cu-seqlens-q", *of_key = "--cu-seqlens-k";
+  job.query = read_tensor(o.query, "query", of_query, !o.cu_query.empty(), dtype);
+  job.key = read_tensor(o.key, "key", of_key, !o.cu_key.empty(), dtype);
+  job.value = read_tensor(o.value, "value", of_key, !o.cu_key.empty(), dtype);
   if (!job.query.present() && !job.key.present() && !job.value.present()) {
     throw UsageError("no input: give --query, --key or --value");
   }
-  job.cu_query = lengths_of(o.cu_query, "--cu-seqlens-q");
-  job.cu_key = lengths_of(o.cu_key, "--cu-seqlens-k");
-  job.rope_cos = read_tensor(o.rope_cos, Dtype::fp32);
-  job.rope_sin = read_tensor(o.rope_sin, Dtype::fp32);
+  job.cu_query = lengths_tensor(o.cu_query, of_query);
+  job.cu_key = lengths_tensor(o.cu_key, of_key);
+  job.rope_cos = read_table(o.rope_cos, "--rope-cos");
+  job.rope_sin = read_table(o.rope_sin, "--rope-sin");
   if (job.rope_cos.present()) job.problem.rope.dims = static_cast<int>(2 * job.rope_cos.spec.size[1]);
   job.problem.rope.interleaved = o.interleaved;
   job.problem.quantization = o.quantization;
@@ -99,6 +99,7 @@ void quantize(QuantizeOptions o) {
   q.query = q.key = q.value = granularities.at(o.scales);
   q.query_rows = q.key_rows = q.value_rows = o.rows;
   q.value_layout = o.layout == "rows" ? ValueLayout::rows : ValueLayout::packed;
+  require_writable(ends_with(o.output, ".safetensors") ? o.output : o.output + "value.npy");
   if (o.backend == Backend::automatic) o.backend = available(Backend::sm90).ok() ? Backend::sm90 : Backend::cpu;
   require(available(o.backend), fmt::format("the backend {} can't run here", name(o.backend)));
   auto memory = memory_for(o.backend);

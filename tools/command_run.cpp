@@ -251,12 +251,7 @@ void add_problem(CLI::App& command, RunOptions& o) {
   command.add_flag("--backward", o.backward, "Run the backward pass too, with a random gradient of the output")
       ->group(group);
   command.add_flag("--deterministic", o.problem.options.deterministic, "Backward: sums in a fixed order")->group(group);
-  command
-      .add_option("--fp8", o.fp8,
-                  "Quantise, then attend: fp8, fp8-per-tensor, fp8-no-block, fp8-no-incoherent, int8-qk")
-      ->type_name("METHOD")
-      ->check(CLI::IsMember({"fp8", "fp8-per-tensor", "fp8-no-block", "fp8-no-incoherent", "int8-qk"}))
-      ->group(group);
+  add_fp8_option(command, o.fp8, "Quantise, then attend")->group(group);
   add_backend_option(command, o.problem.options.backend)->group(group);
   command.add_option("--threads", o.problem.options.threads, "CPU threads; otherwise all")
       ->check(CLI::Range(1, 1 << 16))

@@ -18,5 +18,7 @@ void add_trace(CLI::App& program);
 
 /// "--backend": auto, cpu, sm90 or emulator.
 CLI::Option* add_backend_option(CLI::App& command, Backend& backend);
+/// "--fp8": a method of 8-bit attention, by the names of `tandem accuracy`.
+CLI::Option* add_fp8_option(CLI::App& command, std::string& method, const std::string& description);
 
 }  // namespace tandem::tools

@@ -73,8 +73,14 @@ Inputs read_inputs(const InputOptions& options) {
   return {file.at(prefix + "query"), file.at(prefix + "key"), file.at(prefix + "value")};
 }
 
-/// Checks the number of axes, drops a batch axis of 1 from a packed tensor, and converts.
-void normalise(Array& array, const char* what, const char* option, bool packed, const InputOptions& options) {
+std::vector<int64_t> lse_shape(const std::vector<int64_t>& query) {
+  if (query.size() == 3) return {query[1], query[0]};
+  return {query[0], query[2], query[1]};
+}
+
+}  // namespace
+
+void normalise(Array& array, const char* what, const char* option, bool packed, std::optional<Dtype> dtype) {
   if (packed && array.shape.size() == 4 && array.shape[0] == 1) array.shape.erase(array.shape.begin());
   const size_t rank = packed ? 3 : 4;
   if (array.shape.size() != rank) {
@@ -83,9 +89,9 @@ void normalise(Array& array, const char* what, const char* option, bool packed, 
         packed ? fmt::format("with {} it is (total, heads, head_dim)", option)
                : fmt::format("it is (batch, seqlen, heads, head_dim), or (total, heads, head_dim) with {}", option)));
   }
-  if (options.dtype) {
+  if (dtype) {
     floats(Array{array.dtype, {0}, {}}, what);  // names the tensor if its type can't be converted
-    array = convert(std::move(array), *options.dtype);
+    array = convert(std::move(array), *dtype);
   }
 }
 
@@ -97,13 +103,6 @@ Tensor lengths_tensor(const std::string& text, const char* option) {
   return tensor_of(array);
 }
 
-std::vector<int64_t> lse_shape(const std::vector<int64_t>& query) {
-  if (query.size() == 3) return {query[1], query[0]};
-  return {query[0], query[2], query[1]};
-}
-
-}  // namespace
-
 Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(count_elements(shape, "random data")));
   for (size_t i = 0; i < values.size(); ++i) values[i] = oracle::normal(seed, i);
@@ -113,9 +112,9 @@ Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed) {
 Job load_job(const InputOptions& options) {
   Inputs inputs = read_inputs(options);
   const bool packed_query = !options.cu_query.empty(), packed_key = !options.cu_key.empty();
-  normalise(inputs.query, "query", "--cu-seqlens-q", packed_query, options);
-  normalise(inputs.key, "key", "--cu-seqlens-k", packed_key, options);
-  normalise(inputs.value, "value", "--cu-seqlens-k", packed_key, options);
+  normalise(inputs.query, "query", "--cu-seqlens-q", packed_query, options.dtype);
+  normalise(inputs.key, "key", "--cu-seqlens-k", packed_key, options.dtype);
+  normalise(inputs.value, "value", "--cu-seqlens-k", packed_key, options.dtype);
   Job job;
   job.cu_query = lengths_tensor(options.cu_query, "--cu-seqlens-q");
   job.cu_key = lengths_tensor(options.cu_key, "--cu-seqlens-k");

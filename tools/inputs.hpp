@@ -31,6 +31,12 @@ Array read_gradient(const Job& forward, const InputOptions& options);
 /// The backward of a finished forward job.
 Job backward_job(const Job& forward, const Array& grad_out);
 
+/// Checks an input's number of axes, drops a batch axis of 1 from a packed one, and converts. Messages say `what` it
+/// is, and which option would make it packed.
+void normalise(Array& array, const char* what, const char* option, bool packed, std::optional<Dtype> dtype);
+/// The lengths of an option, a list or a file; absent where it is empty.
+Tensor lengths_tensor(const std::string& text, const char* option);
+
 /// Normally distributed numbers, each a function of seed and index.
 Array random_array(std::vector<int64_t> shape, Dtype dtype, uint64_t seed);
 

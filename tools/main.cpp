@@ -1,8 +1,10 @@
 // tandem: the command line program. Exit codes: 0 done, 1 the work failed, 2 the command line makes no sense.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 
+#include "tools/accuracy/measure.hpp"
 #include "tools/commands.hpp"
 #include "tools/failure.hpp"
 
@@ -21,6 +23,16 @@ CLI::Option* add_backend_option(CLI::App& command, Backend& backend) {
       ->type_name("NAME");
 }
 
+CLI::Option* add_fp8_option(CLI::App& command, std::string& method, const std::string& description) {
+  std::vector<std::string> names;
+  for (const Method& known : methods()) {
+    if (known.how) names.push_back(known.name);
+  }
+  return command.add_option("--fp8", method, fmt::format("{}: {}", description, fmt::join(names, ", ")))
+      ->type_name("METHOD")
+      ->check(CLI::IsMember(names));
+}
+
 namespace {
 
 constexpr const char* footer =
@@ -37,6 +49,16 @@ int report(const char* message, int code) {
   return code;
 }
 
+/// CLI11 alone would ask for a command where one is misspelt.
+void check_command(const CLI::App& program, const char* word) {
+  std::string names;
+  for (const CLI::App* command : program.get_subcommands({})) {
+    if (command->get_name() == word) return;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  if (word[0] != '-') throw UsageError(fmt::format("'{}' is no command; there are {}", word, names));
+}
+
 int run(int argc, char** argv) {
   CLI::App program("Exact attention for Hopper GPUs and for any CPU.", "tandem");
   program.set_version_flag("--version", fmt::format("tandem {}", version()));
@@ -50,6 +72,7 @@ int run(int argc, char** argv) {
   add_accuracy(program);
   add_trace(program);
   try {
+    if (argc > 1) check_command(program, argv[1]);
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 2;

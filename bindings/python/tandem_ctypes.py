@@ -56,6 +56,7 @@ PROBLEM_FIELDS += [("quantization_sign_seed", ctypes.c_uint64)]
 PROBLEM_FIELDS += [(name, TENSOR) for name in [
     "quantized_query", "quantized_key", "quantized_value", "query_scale", "key_scale", "value_scale", "value_mean", "rope_cos",
     "rope_sin"]]
+PROBLEM_FIELDS += [("quantization_known_mean", ctypes.c_int32)]
 ARGUMENT_NAMES = ["query", "key", "value", "out", "lse", "cu_query", "cu_key", "used_query", "used_key", "sinks", "grad_out",
                   "grad_query", "grad_key", "grad_value", "quantized_query", "quantized_key", "quantized_value", "query_scale",
                   "key_scale", "value_scale", "value_mean", "query_amax", "key_amax", "value_amax", "out_scale", "rope_cos",

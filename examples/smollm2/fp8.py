@@ -45,8 +45,9 @@ class HostMemory:
 class Fp8Attention:
     """Attention of the model by one method; `memory` is HostMemory or CudaMemory."""
 
-    def __init__(self, library, backend, memory, method):
+    def __init__(self, library, backend, memory, method, threads=0):
         self.library, self.backend, self.memory, self.method = library, backend, memory, method
+        self.threads = threads
         self.device = CPU if backend == "cpu" else CUDA
         self.plans = {}  # by sequence length
 
@@ -68,7 +69,7 @@ class Fp8Attention:
             "value": self.tensor("value8", "float8_e4m3fn", (1, key_heads, -(-seqlen // 16), dim, 16)),
         }
         how = {"quantization_query": granularity, "quantization_key": granularity, "quantization_value": granularity,
-               "quantization_hadamard": hadamard, "quantization_value_layout": VALUE_PACKED}
+               "quantization_hadamard": hadamard, "quantization_value_layout": VALUE_PACKED, "options_threads": self.threads}
         out = self.tensor("out", "float16", (1, *query))
         attend = self.library.plan(FORWARD, backend=self.backend, scale=scale, mask_causal=1, out=out, **eight, **how)
         rows = dict(zip(("query", "key", "value"), attend.block_rows))

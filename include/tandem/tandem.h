@@ -123,6 +123,7 @@ typedef struct tandem_problem {
   const DLTensor *quantized_query, *quantized_key, *quantized_value;
   const DLTensor *query_scale, *key_scale, *value_scale, *value_mean; /* NULL: contiguous */
   const DLTensor *rope_cos, *rope_sin;
+  int32_t quantization_known_mean; /* quantising with quantization_value_mean: arguments.value_mean is given */
 } tandem_problem;
 
 /* What may change between runs; each tensor with the shape, strides, dtype and device that the plan was made with.

@@ -177,9 +177,10 @@ struct Quantization {
   /// by percents for long sequences whose values have a mean.
   bool promote = true;
   // Quantising alone:
-  bool hadamard = false;   // query and key times random signs and a Hadamard matrix (section 3.3, "incoherent")
-  uint64_t sign_seed = 1;  // of the signs, the same for query and key
-  bool amax = false;       // tensor and head scales: Arguments::query_amax ... are given, not searched for
+  bool hadamard = false;    // query and key times random signs and a Hadamard matrix (section 3.3, "incoherent")
+  uint64_t sign_seed = 1;   // of the signs, the same for query and key
+  bool amax = false;        // tensor and head scales: Arguments::query_amax ... are given, not searched for
+  bool known_mean = false;  // value_mean: Arguments::value_mean is given (any numbers do), not searched for
 };
 
 /// Rotary embedding of the first `dims` dimensions of query and key while they are quantised; 0: none. Row r of a

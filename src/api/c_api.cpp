@@ -182,6 +182,7 @@ void take_quantization(const tandem_problem& given, Problem& problem) {
   quantization.promote = given.quantization_promote != 0;
   quantization.hadamard = given.quantization_hadamard != 0;
   quantization.amax = given.quantization_amax != 0;
+  quantization.known_mean = given.quantization_known_mean != 0;
   quantization.sign_seed = given.quantization_sign_seed;
   problem.rope = {given.rope_dims, given.rope_interleaved != 0, given.rope_positions != 0};
 }

@@ -48,6 +48,8 @@ struct Attention {
 
   /// Query heads of one key head; resolve() has seen to it that they divide.
   int64_t group() const { return key_heads > 0 ? query_heads / key_heads : 1; }
+  /// Whether the quantiser finds the mean that it takes out of value.
+  bool searches_mean() const { return quantization.value_mean && !quantization.known_mean; }
   /// The scale for exponentials of base 2: finite, so that it times 0 is 0; and never 0, which makes all weights equal:
   /// the smallest number does so too, and keeps masked scores (-inf) apart.
   float scale_log2() const {

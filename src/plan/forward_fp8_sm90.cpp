@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "common/status.hpp"
 #include "plan/scales.hpp"
@@ -44,7 +45,7 @@ Status check_strides(const ForwardSchedule& plan, const Attention& a) {
     return reason == nullptr ? Status{}
                              : error(Code::unsupported, name,
                                      "%s can't be read or written by the 8-bit kernels as it lies: %s; strides must be "
-                                     "multiples of 16 bytes",
+                                     "multiples of 16 bytes (head dims too, where it is contiguous)",
                                      name, reason);
   };
   if (Status status = check("query", a.query, plan.query_side); !status.ok()) return status;
@@ -91,7 +92,34 @@ const Variant* choose_variant(const Attention& a) {
   return best;
 }
 
+/// The rows of blocks at fault, if the plan's own choice could be served.
+Status unfit_rows(const Attention& a) {
+  const auto served = [&](int key_rows, int value_rows) {
+    Attention other = a;
+    other.quantization.key_rows = key_rows;
+    other.quantization.value_rows = value_rows;
+    std::string tiles;
+    for (const Variant& variant : sm90::forward_fp8_variants) {
+      const std::string tile = std::to_string(variant.config.tile_key);
+      if (!serves(variant, other) || (", " + tiles + ",").find(" " + tile + ",") != std::string::npos) continue;
+      tiles += (tiles.empty() ? "" : ", ") + tile;
+    }
+    return tiles;
+  };
+  const Quantization& q = a.quantization;
+  const std::string tiles = served(0, 0);
+  if (tiles.empty()) return {};
+  const bool of_key = q.key_rows != 0 && served(q.key_rows, 0).empty();
+  const char* name = of_key ? "quantization.key_rows" : "quantization.value_rows";
+  return error(
+      Code::unsupported, name,
+      "%s is %d; for this problem the %s backend takes multiples of the key tile of a kernel, the same for key "
+      "and value: %s (leave it 0 and ask Plan::quantization())",
+      name, of_key ? q.key_rows : q.value_rows, tandem::name(a.backend), tiles.c_str());
+}
+
 Status no_variant(const Attention& a) {
+  if (const Status status = unfit_rows(a); !status.ok()) return status;
   const Quantization& q = a.quantization;
   return error(Code::unsupported, "quantization",
                "no compiled 8-bit kernel serves %s queries of head dim %lld with %s values of dim %lld in blocks of %d "

@@ -34,23 +34,23 @@ std::array<Item, 3> items(const Attention& a) {
            {"value", a.value, a.quantized_value, q.value, q.value_rows, "quantization.value_rows", false}}};
 }
 
-Status check_supported(const Item& item, bool groups) {
+Status check_supported(const Item& item, bool groups, Backend backend) {
   const Dtype dtype = item.source.dtype;
   if (dtype != Dtype::bf16 && dtype != Dtype::fp16)
-    return error(Code::unsupported, item.name, "the sm90 backend quantises fp16 and bf16, not %s", name(dtype));
+    return error(Code::unsupported, item.name, "the %s backend quantises fp16 and bf16, not %s", name(backend),
+                 name(dtype));
   const int64_t columns = item.source.size[static_cast<size_t>(item.source.rank - 1)];
   if (columns % 8 != 0 || columns > 256)
     return error(Code::unsupported, item.name,
-                 "the sm90 backend quantises head dims that are multiples of 8 up to 256, not %lld",
+                 "the %s backend quantises head dims that are multiples of 8 up to 256, not %lld", name(backend),
                  static_cast<long long>(columns));
   if (item.granularity != Granularity::block) return {};
   if (item.rows <= 0)
     return error(Code::invalid_argument, item.rows_name,
                  "%s must be given; Plan::quantization() of the forward plan tells it", item.rows_name);
   if (groups && item.rows % value_group != 0)
-    return error(Code::unsupported, item.rows_name,
-                 "%s is %d; for a packed value the sm90 backend takes multiples of %d", item.rows_name, item.rows,
-                 value_group);
+    return error(Code::unsupported, item.rows_name, "%s is %d; for a packed value the %s backend takes multiples of %d",
+                 item.rows_name, item.rows, name(backend), value_group);
   return {};
 }
 
@@ -62,20 +62,15 @@ class Planner {
     Operand& o = plan_.operands[static_cast<size_t>(index)];
     const bool is_value = index == QuantizePlan::value;
     const bool groups = is_value && a_.quantization.value_layout == ValueLayout::packed;
-    if (const Status status = check_supported(item, groups); !status.ok()) return status;
+    if (const Status status = check_supported(item, groups, a_.backend); !status.ok()) return status;
     o.present = true;
     o.groups = groups;
     o.heads = static_cast<int32_t>(item.source.size[static_cast<size_t>(item.source.rank - 2)]);
     o.columns = static_cast<int32_t>(item.source.size[static_cast<size_t>(item.source.rank - 1)]);
     o.lanes = 1;
     while (o.lanes * quantize::piece * quantize::pieces_of_thread < o.columns) o.lanes *= 2;
-    const bool own = item.granularity == Granularity::block, means = is_value && a_.quantization.value_mean;
-    const bool search = !own && !a_.quantization.amax;
-    if (means) plan_means(o, item, search);
-    if (search && !means) o.search = rows_pass(o, item, default_rows(o));
-    if (search)
-      o.largest_at = reserve(static_cast<int64_t>(means ? a_.batch * o.heads : o.search.blocks.per_head * o.heads));
-    if (!own) o.scales_grid = item.granularity == Granularity::tensor ? 1 : a_.batch * o.heads;
+    plan_search(o, item, is_value && a_.searches_mean());
+    const bool own = item.granularity == Granularity::block;
     const int rows = own ? item.rows : groups ? default_groups(o) * value_group : default_rows(o);
     o.quantize = groups ? groups_pass(o, item, rows) : rows_pass(o, item, rows);
     return check_grid(o, item);
@@ -139,6 +134,17 @@ class Planner {
   void share_heads(PassPlan& pass, const Operand& o, const Item& item) const {
     pass.heads_at_once = heads_at_once(o, item, pass.blocks.tile);
     pass.grid = pass.grid / o.heads * divide_up(o.heads, pass.heads_at_once);
+  }
+
+  /// What is read before: for means, and for scales that depend on more than a block.
+  void plan_search(Operand& o, const Item& item, bool means) {
+    const bool own = item.granularity == Granularity::block, scales = !own && !a_.quantization.amax;
+    if (means)
+      plan_means(o, item, scales);
+    else if (scales)
+      o.search = rows_pass(o, item, default_rows(o));
+    if (scales) o.largest_at = reserve(means ? a_.batch * o.heads : o.search.blocks.per_head * int64_t{o.heads});
+    if (!own) o.scales_grid = item.granularity == Granularity::tensor ? 1 : a_.batch * o.heads;
   }
 
   void plan_means(Operand& o, const Item& item, bool extremes) {

@@ -40,30 +40,46 @@ constexpr Tensor tensors[] = {
 
 long long wide(int64_t x) { return x; }
 
-Status check_pass(const Problem& problem, Attention& attention) {
+Status check_pass(const Problem& /*problem*/, Attention& attention) {
   const Pass pass = attention.pass;
+  if (pass == Pass::forward || pass == Pass::backward) return {};
   if (pass == Pass::append || pass == Pass::merge) {
-    return error(Code::unsupported, "pass", "the passes append and merge aren't served yet; forward is");
+    return error(Code::unsupported, "pass",
+                 "the passes append and merge aren't served yet; forward, backward and quantize are");
   }
-  if (pass != Pass::forward && pass != Pass::backward) {
-    return error(Code::invalid_argument, "pass", "pass %d isn't one of tandem::Pass", static_cast<int>(pass));
-  }
+  return error(Code::invalid_argument, "pass", "pass %d isn't one of tandem::Pass", static_cast<int>(pass));
+}
+
+/// All tensors that the pass needs, and none that it doesn't take.
+Status check_present(const Problem& problem, Attention& attention) {
+  const bool forward = attention.pass == Pass::forward;
   for (const Tensor& tensor : tensors) {
     const bool present = (problem.*tensor.given).present();
-    if (pass == Pass::forward && tensor.gradient && present) {
+    if (forward && tensor.gradient && present) {
       return error(Code::invalid_argument, tensor.name, "the forward pass takes no %s; leave its dtype none",
                    tensor.name);
     }
-    const bool optional = pass == Pass::forward && (tensor.gradient || tensor.given == &Problem::out);
+    const bool optional = forward && (tensor.gradient || tensor.given == &Problem::out);
     if (!present && !optional) {
       return error(Code::invalid_argument, tensor.name, "%s is missing; the %s pass needs it", tensor.name,
-                   pass == Pass::forward ? "forward" : "backward");
+                   forward ? "forward" : "backward");
     }
   }
-  if (pass == Pass::backward && !problem.lse.present()) {
+  if (!forward && !problem.lse.present()) {
     return error(Code::invalid_argument, "lse", "lse is missing; the backward pass needs that of the forward pass");
   }
   return {};
+}
+
+/// What 8 bits decide of everything that is checked after it.
+Status check_eight_bits(const Problem& problem, Attention& attention) {
+  if (!eight_bits(problem.query.dtype)) return {};
+  if (attention.pass == Pass::backward) {
+    return error(Code::unsupported, "query",
+                 "query has dtype %s; 8-bit attention is forward only: give the backward pass bf16 or fp16",
+                 name(problem.query.dtype));
+  }
+  return check_value_layout(problem);
 }
 
 /// The dtype that a tensor must have beside this query: the same, but 8-bit attention has a value of e4m3 and an out of
@@ -112,11 +128,6 @@ Status check_rank(const Tensor& tensor, const Problem& problem) {
 
 /// Well formed, of one dtype and one device, of the rank that its packing asks for.
 Status check_specs(const Problem& problem, Attention& attention) {
-  if (attention.pass == Pass::backward && eight_bits(problem.query.dtype)) {
-    return error(Code::unsupported, "query",
-                 "query has dtype %s; 8-bit attention is forward only: give the backward pass bf16 or fp16",
-                 name(problem.query.dtype));
-  }
   for (const Tensor& tensor : tensors) {
     const TensorSpec& spec = problem.*tensor.given;
     if (!spec.present()) continue;
@@ -248,9 +259,9 @@ Result<Attention> resolve(Pass pass, const Problem& problem) noexcept {
     Attention attention;
     attention.pass = pass;
     using Step = Status (*)(const Problem&, Attention&);
-    static constexpr Step of_attention[] = {check_pass,      check_specs,    check_heads,          check_lengths,
-                                            check_outputs,   check_lse,      resolve_8bit_forward, resolve_scores,
-                                            resolve_options, resolve_backend};
+    static constexpr Step of_attention[] = {check_pass,           check_eight_bits, check_present,   check_specs,
+                                            check_heads,          check_lengths,    check_outputs,   check_lse,
+                                            resolve_8bit_forward, resolve_scores,   resolve_options, resolve_backend};
     static constexpr Step of_quantizing[] = {resolve_quantize, resolve_options, resolve_backend};
     const std::span<const Step> steps = pass == Pass::quantize ? std::span<const Step>(of_quantizing) : of_attention;
     for (const Step step : steps) {

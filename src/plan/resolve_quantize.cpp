@@ -105,30 +105,36 @@ Status check_sources(const Problem& problem, Attention& attention) {
                "query, key and value are missing; the quantize pass needs one of them");
 }
 
+/// A tensor's heads and dimensions, which agree with those that are known.
+Status check_dims_of(const Item& item, const TensorSpec& spec, Attention& attention) {
+  const int64_t dim = spec.size[spec.rank - 1], heads = spec.size[spec.rank - 2];
+  int64_t& known_dim = is_value(item) ? attention.value_dim : attention.head_dim;
+  int64_t& known_heads = item.scaled.of_query ? attention.query_heads : attention.key_heads;
+  if (dim < 1 || dim > 512) {
+    return error(Code::invalid_argument, item.source_name, "head_dim of %s is %lld; it must be 1 to 512",
+                 item.source_name, wide(dim));
+  }
+  if (heads < 1 || heads >= row_limit) {
+    return error(Code::invalid_argument, item.source_name, "%s has %lld heads; it must have 1 to %lld",
+                 item.source_name, wide(heads), wide(row_limit - 1));
+  }
+  if ((known_dim != 0 && known_dim != dim) || (known_heads != 0 && known_heads != heads)) {
+    return error(Code::invalid_argument, item.source_name,
+                 "%s has %lld heads of head_dim %lld, but %s has %lld of %lld; they must agree", item.source_name,
+                 wide(heads), wide(dim), is_value(item) ? "key" : "query", wide(known_heads == 0 ? heads : known_heads),
+                 wide(known_dim == 0 ? dim : known_dim));
+  }
+  known_dim = dim;
+  known_heads = heads;
+  return {};
+}
+
 /// Heads and dimensions; 0 for what no given tensor tells.
 Status check_dims(const Problem& problem, Attention& attention) {
   for (const Item& item : items) {
     const TensorSpec& spec = problem.*item.source;
     if (!spec.present()) continue;
-    const int64_t dim = spec.size[spec.rank - 1], heads = spec.size[spec.rank - 2];
-    int64_t& known_dim = is_value(item) ? attention.value_dim : attention.head_dim;
-    int64_t& known_heads = item.scaled.of_query ? attention.query_heads : attention.key_heads;
-    if (dim < 1 || dim > 512) {
-      return error(Code::invalid_argument, item.source_name, "head_dim of %s is %lld; it must be 1 to 512",
-                   item.source_name, wide(dim));
-    }
-    if (heads < 1 || heads >= row_limit) {
-      return error(Code::invalid_argument, item.source_name, "%s has %lld heads; it must have 1 to %lld",
-                   item.source_name, wide(heads), wide(row_limit - 1));
-    }
-    if ((known_dim != 0 && known_dim != dim) || (known_heads != 0 && known_heads != heads)) {
-      return error(Code::invalid_argument, item.source_name,
-                   "%s has %lld heads of head_dim %lld, but %s has %lld of %lld; they must agree", item.source_name,
-                   wide(heads), wide(dim), is_value(item) ? "key" : "query",
-                   wide(known_heads == 0 ? heads : known_heads), wide(known_dim == 0 ? dim : known_dim));
-    }
-    known_dim = dim;
-    known_heads = heads;
+    if (Status status = check_dims_of(item, spec, attention); !status.ok()) return status;
   }
   if (attention.query_heads == 0 || attention.key_heads == 0 || attention.query_heads % attention.key_heads == 0) {
     return {};
@@ -150,15 +156,9 @@ Status check_rows(const Problem& problem, Attention& attention) {
   return resolve_lengths(problem.lengths, of_query, of_key, attention);
 }
 
-/// The 8-bit tensor: e4m3 contiguous where absent, query and key int8 too.
-Status check_quantized(const Item& item, const Problem& problem, Attention& attention) {
-  const TensorSpec& source = problem.*item.source;
+/// The dtype and device of an 8-bit tensor.
+Status check_kind(const Item& item, const TensorSpec& spec, const Attention& attention) {
   const char* name = item.quantized_name;
-  const bool groups = is_value(item) && attention.quantization.value_layout == ValueLayout::packed;
-  const TensorSpec expected =
-      groups ? packed_value_spec(attention) : row_major(Dtype::e4m3, attention.device, source.size.data(), source.rank);
-  const TensorSpec& spec = (problem.*item.quantized).present() ? problem.*item.quantized : expected;
-  if (Status status = check_spec(name, spec, true); !status.ok()) return status;
   if (spec.dtype != Dtype::e4m3 && (is_value(item) || spec.dtype != Dtype::int8)) {
     return error(Code::invalid_argument, name, "%s has dtype %s; it must be e4m3%s", name, tandem::name(spec.dtype),
                  is_value(item) ? "" : " or int8");
@@ -168,6 +168,19 @@ Status check_quantized(const Item& item, const Problem& problem, Attention& atte
                  device_text(spec.device), spec.device.index, item.source_name, device_text(attention.device),
                  attention.device.index);
   }
+  return {};
+}
+
+/// The 8-bit tensor: e4m3 contiguous where absent, query and key int8 too.
+Status check_quantized(const Item& item, const Problem& problem, Attention& attention) {
+  const TensorSpec& source = problem.*item.source;
+  const char* name = item.quantized_name;
+  const bool groups = is_value(item) && attention.quantization.value_layout == ValueLayout::packed;
+  const TensorSpec expected =
+      groups ? packed_value_spec(attention) : row_major(Dtype::e4m3, attention.device, source.size.data(), source.rank);
+  const TensorSpec& spec = (problem.*item.quantized).present() ? problem.*item.quantized : expected;
+  if (Status status = check_spec(name, spec, true); !status.ok()) return status;
+  if (Status status = check_kind(item, spec, attention); !status.ok()) return status;
   if (spec.rank != expected.rank ||
       !std::equal(spec.size.begin(), spec.size.begin() + spec.rank, expected.size.begin())) {
     return error(Code::invalid_argument, name, "%s has sizes %s; they must be %s%s", name, shape_text(spec).text,
@@ -193,6 +206,12 @@ Status check_amax(const Problem& problem, const Attention& attention) {
   if (used) return {};
   return error(Code::invalid_argument, "quantization.amax",
                "quantization.amax is true, but every given tensor has block scales, which are searched for");
+}
+
+Status check_known_mean(const Attention& attention) {
+  if (!attention.quantization.known_mean || attention.quantization.value_mean) return {};
+  return error(Code::invalid_argument, "quantization.known_mean",
+               "quantization.known_mean is true, but no mean is taken out; it needs quantization.value_mean and value");
 }
 
 Status check_table(const char* name, const TensorSpec& spec, const Attention& attention, int64_t rows) {
@@ -260,6 +279,7 @@ Status resolve_quantize(const Problem& problem, Attention& attention) {
   }
   if (attention.quantization.value_mean && !problem.value.present()) attention.quantization.value_mean = false;
   if (Status status = resolve_value_mean(problem, attention); !status.ok()) return status;
+  if (Status status = check_known_mean(attention); !status.ok()) return status;
   if (Status status = check_amax(problem, attention); !status.ok()) return status;
   return check_rope(problem, attention);
 }

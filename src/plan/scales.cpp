@@ -225,7 +225,6 @@ Status resolve_8bit_forward(const Problem& problem, Attention& attention) {
   }
   if (!eight_bits(attention.dtype)) return refuse_scales(problem);
   attention.quantization = problem.quantization;
-  if (Status status = check_value_layout(problem); !status.ok()) return status;
   if (Status status = check_packed_value(problem, attention); !status.ok()) return status;
   for (const Scaled& scaled : {scaled_query, scaled_key, scaled_value}) {
     if (Status status = resolve_scale(problem, attention, scaled); !status.ok()) return status;

@@ -128,8 +128,8 @@ const Fault forward_faults[] = {
      invalid, "value", "rank 4"},
     {"value_groups_in_rows", [](Problem& p) { p.quantization.value_layout = ValueLayout::rows; }, invalid, "value",
      "rank 5"},
-    {"value_layout", [](Problem& p) { p.quantization.value_layout = static_cast<ValueLayout>(2); }, invalid, "value",
-     "rank 5"},
+    {"value_layout", [](Problem& p) { p.quantization.value_layout = static_cast<ValueLayout>(2); }, invalid,
+     "quantization.value_layout", "isn't one of"},
     {"value_groups",
      [](Problem& p) {
        p.value = e4m3_tensor({2, 2, 4, 128, 16});
@@ -222,6 +222,8 @@ INSTANTIATE_TEST_SUITE_P(Forward, QuantisedFault, ::testing::ValuesIn(forward_fa
 TEST(Quantised, L8BackwardIsForwardOnly) {
   Problem problem = backward_problem();
   problem.query.dtype = problem.key.dtype = Dtype::e4m3;
+  expect_fault(resolve(Pass::backward, problem).status(), unsupported, "query", "forward only");
+  problem.grad_key = {};
   expect_fault(resolve(Pass::backward, problem).status(), unsupported, "query", "forward only");
 }
 
@@ -348,6 +350,8 @@ const Fault quantising_faults[] = {
      invalid, "key_scale", "overlap"},
     {"value_layout", [](Problem& p) { p.quantization.value_layout = static_cast<ValueLayout>(9); }, invalid,
      "quantization.value_layout", "ValueLayout"},
+    {"known_mean_of_none", [](Problem& p) { p.quantization.known_mean = true; }, invalid, "quantization.known_mean",
+     "quantization.value_mean"},
     {"amax_of_blocks", [](Problem& p) { p.quantization.amax = true; }, invalid, "quantization.amax", "block scales"},
     {"out",
      [](Problem& p) {

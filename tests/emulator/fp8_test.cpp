@@ -38,6 +38,8 @@ const Case cases[] = {
     {"full", 1, 256, 256, 2, 2},
     {"one_block", 1, 70, 60, 2, 1},
     {"one_key", 1, 65, 1, 2, 2},
+    {"no_keys", 2, 70, 0, 4, 2},
+    {"no_keys_mean", 1, 70, 0, 2, 1, true, -1, -1, false, false, tensor, Dtype::e4m3, true},
     {"one_query", 2, 1, 333, 4, 1},
     {"causal", 1, 500, 500, 2, 1, true},
     {"more_queries_causal", 1, 700, 333, 1, 1, true},

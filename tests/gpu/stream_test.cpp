@@ -5,6 +5,7 @@
 
 #include "gpu/driver.hpp"
 #include "gpu/support.hpp"
+#include "tools/quantized.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -229,6 +230,45 @@ TEST_F(GpuStream, N6_GraphOfTheBackward) {
     synchronize(stream.get());
     EXPECT_EQ(download(placed.arguments.grad_query.data, bytes_of(job.grad_query)),
               tools::array_of(eager.grad_query).bytes);
+  }
+}
+
+/// All its kernels: searches for means and magnitudes, their sums, and both that write; replayed on other numbers.
+TEST_F(GpuStream, N6_GraphOfTheQuantiser) {
+  const auto quantising = [](uint64_t seed) {
+    Job job = make_job({.batch = 2, .queries = 700, .keys = 1000, .query_heads = 4, .key_heads = 2, .seed = seed});
+    job.pass = Pass::quantize;
+    job.out = job.lse = {};
+    Quantization& q = job.problem.quantization;
+    q.query = q.value = Granularity::head;
+    q.key = Granularity::tensor;
+    q.hadamard = q.value_mean = true;
+    tools::allocate_quantised(job, Dtype::e4m3);
+    return job;
+  };
+  const Job job = quantising(1);
+  const Placed placed(job, planned(job), *memory_);
+  const Stream stream;
+  Graph graph(stream.get(), [&] {
+    const Status status = placed.run(stream.get());
+    EXPECT_TRUE(status.ok()) << status.message;
+  });
+  for (const uint64_t seed : {1, 2, 3}) {
+    Job eager = quantising(seed);
+    for (const tools::Role& role : tools::roles()) {
+      const Tensor& tensor = eager.*role.tensor;
+      if (!tensor.present() || !role.used(Pass::quantize) || role.written(Pass::quantize)) continue;
+      memory_->upload((placed.arguments.*role.view).data, tensor.bytes.data(), tensor.bytes.size());
+    }
+    run(eager);
+    graph.launch(stream.get());
+    synchronize(stream.get());
+    for (const tools::Role& role : tools::roles()) {
+      const Tensor& tensor = eager.*role.tensor;
+      if (!tensor.present() || !role.written(Pass::quantize)) continue;
+      EXPECT_EQ(download((placed.arguments.*role.view).data, bytes_of(tensor)), tools::array_of(tensor).bytes)
+          << role.name << ", seed " << seed;
+    }
   }
 }
 

@@ -92,6 +92,25 @@ void granularities(std::vector<Case>& list) {
   }
 }
 
+/// With the caller's mean: nothing is read first for scales of blocks, or where amax is given too.
+void known_means(std::vector<Case>& list) {
+  for (const Granularity granularity : {Granularity::tensor, Granularity::head, Granularity::block}) {
+    for (const bool amax : {false, true}) {
+      Case c = with(basic("", 72), granularity);
+      c.name = std::string("known_mean") + std::to_string(static_cast<int>(granularity)) + (amax ? "_amax" : "");
+      c.batch = 2;
+      c.value_offset = 0.5F;
+      c.quantization.value_mean = c.quantization.known_mean = true;
+      c.quantization.amax = amax && granularity != Granularity::block;
+      if (amax) c.quantization.value_layout = tandem::ValueLayout::rows;
+      list.push_back(c);
+      c = used(packed(c));
+      c.name += "_packed_used";
+      list.push_back(c);
+    }
+  }
+}
+
 void ropes(std::vector<Case>& list) {
   for (const bool interleaved : {false, true}) {
     for (const int dims : {128, 64, 32, 20, 2}) {
@@ -169,6 +188,7 @@ std::vector<Case> cases() {
   std::vector<Case> list;
   dims(list);
   granularities(list);
+  known_means(list);
   ropes(list);
   layouts(list);
   specials(list);

@@ -209,6 +209,10 @@ Job make_job(const Case& c) {
   if (c.value) job.value = operand(c, false, true);
   if (c.quantization.value_mean && c.value)
     job.value_mean = blob(Dtype::fp32, {c.batch, c.key_heads, c.value_dim}, Layout::contiguous, 1, Blob::guard);
+  if (c.quantization.known_mean) {
+    auto* mean = reinterpret_cast<float*>(job.value_mean.bytes.data() + Blob::front);
+    for (int64_t n = 0; n < c.batch * c.key_heads * c.value_dim; ++n) mean[n] = known_mean(n);
+  }
   if (c.rope.dims == 0) return job;
   const int64_t half = c.rope.dims / 2, positions = std::max(c.queries, c.keys) + 40;
   job.rope_cos = blob(Dtype::fp32, {positions, half}, Layout::contiguous, 1, Blob::guard);

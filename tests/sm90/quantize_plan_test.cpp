@@ -50,8 +50,18 @@ TEST(QuantizePlan, ReadsTwiceForHeadsAndMeans) {
   // One more read finds the means and, with them, the largest magnitudes.
   EXPECT_GT(plan.operands[QuantizePlan::value].columns_search.grid, 0);
   EXPECT_EQ(plan.operands[QuantizePlan::value].search.grid, 0);
-  problem.quantization.value_mean = false;
+  // The caller's mean alone leaves the search for scales; with the caller's magnitudes too, value is read once.
+  problem.quantization.known_mean = true;
+  plan = plan_of(problem);
+  EXPECT_EQ(plan.operands[QuantizePlan::value].columns_search.grid, 0);
+  EXPECT_GT(plan.operands[QuantizePlan::value].search.grid, 0);
   problem.quantization.amax = true;
+  plan = plan_of(problem);
+  EXPECT_EQ(plan.operands[QuantizePlan::value].search.grid, 0);
+  problem.quantization.value = Granularity::block;
+  EXPECT_EQ(plan_of(problem).workspace_bytes, 0U);
+  problem.quantization.value = Granularity::head;
+  problem.quantization.value_mean = problem.quantization.known_mean = false;
   plan = plan_of(problem);
   EXPECT_EQ(plan.operands[QuantizePlan::query].search.grid, 0);
   EXPECT_EQ(plan.operands[QuantizePlan::value].search.grid, 0);

@@ -154,7 +154,16 @@ TEST_F(Cli, TheEmulatorRunsAndIsTraced) {
 
 TEST_F(Cli, WrongUsageExitsWith2) {
   expect_error("", 2, "subcommand");
-  expect_error("frobnicate", 2, "");
+  expect_error("rnu", 2, "'rnu' is no command; there are info, run, verify");
+  expect_error("accuracy --lengths 1024,-5", 2, "--lengths: -5");
+  write_npy(folder_.file("two.npy"), random_array({8, 16}, Dtype::fp32, 1));
+  expect_error("quantize --key two.npy --output o_", 1, "key: the shape (8, 16) has 2 axes");
+  write_npy(folder_.file("one.npy"), random_array({8}, Dtype::fp32, 1));
+  expect_error("quantize --key two.npy --rope-cos one.npy --rope-sin one.npy --output o_", 1, "key: the shape");
+  write_npy(folder_.file("four.npy"), random_array({1, 8, 1, 16}, Dtype::fp32, 1));
+  expect_error("quantize --key four.npy --rope-cos one.npy --rope-sin one.npy --output o_", 1,
+               "--rope-cos: the shape (8)");
+  expect_error("quantize --key k.npy --output /nosuch/k.safetensors", 1, "/nosuch/k.safetensors: can't write");
   expect_error("run --casual --random 1,8,1,8", 2, "--casual");
   expect_error("run", 2, "no input");
   expect_error("run --random 1,8,1", 2, "4 integers");

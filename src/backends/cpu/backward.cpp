@@ -44,12 +44,6 @@ struct State {
   }
 };
 
-/// Keys [begin, end) relative to the block's first, of those that count, and the rows of the query tile that see some.
-struct Block {
-  int64_t first, begin, end;
-  Range rows;
-};
-
 /// Loads the rows of a query tile, with D = rowsum(dO * O) (Algorithm 4, line 4).
 HWY_INLINE void load_queries(const Job& job, const QueryTile& tile, const State& state) {
   const Attention& a = *job.attention;
@@ -134,10 +128,8 @@ void query_tile_kernel(const Job& job, const Tile& queries, float* memory) {
   std::fill(state.grad_query, state.grad_query + queries.rows * state.head_width, 0.0f);
   const Range seen = tile.seen();
   if (seen.begin < seen.end) load_queries(job, tile, state);
-  for (int64_t first = seen.begin / key_block * key_block; first < seen.end; first += key_block) {
-    const int64_t begin = std::max<int64_t>(seen.begin - first, 0), end = std::min(seen.end - first, key_block);
-    const Block block{first, begin, end, tile.rows_that_see(first + begin, first + end)};
-    if (block.rows.begin >= block.rows.end) continue;
+  for_each_block(tile, [&](const Block& block) {
+    const auto& [first, begin, end, rows] = block;
     load_keys(job, queries, block, state);
     for (int64_t j = begin; j < end; ++j) {
       load_row(a.dtype, job.key.data,
@@ -145,11 +137,10 @@ void query_tile_kernel(const Job& job, const Tile& queries, float* memory) {
                1.0f, state.key + j * state.head_width);
     }
     differentiate(a, tile, block, state);
-    multiply(
-        {state.grad_scores + block.rows.begin * key_block + begin, key_block, 1, state.key + begin * state.head_width,
-         state.head_width, state.grad_query + block.rows.begin * state.head_width, state.head_width, Start::add},
-        block.rows.end - block.rows.begin, state.head_width, end - begin);
-  }
+    multiply({state.grad_scores + rows.begin * key_block + begin, key_block, 1, state.key + begin * state.head_width,
+              state.head_width, state.grad_query + rows.begin * state.head_width, state.head_width, Start::add},
+             rows.end - rows.begin, state.head_width, end - begin);
+  });
   for (int64_t r = 0; r < queries.rows; ++r) {
     store_row(a.dtype, job.grad_query.data, tile.offset(job.grad_query, r), a.head_dim, a.scale,
               state.grad_query + r * state.head_width);

@@ -55,12 +55,6 @@ struct View {
   }
 };
 
-/// One block's keys [begin, end) relative to its first key, of those that the tile sees, and the rows that see some.
-struct Block {
-  int64_t first, begin, end;
-  Range rows;
-};
-
 /// The scores of a row become probabilities up to a factor; its maximum, sum and rescaling factor are brought up to
 /// date (Algorithm 1, lines 10 and 11).
 HWY_INLINE void softmax_row(const View& view, const Block& block, const State& state, int64_t row, int64_t columns) {
@@ -159,14 +153,7 @@ void forward_tile_kernel(const Job& job, const Tile& tile, float* memory) {
   std::fill(state.out, state.out + tile.rows * state.value_width, 0.0f);
   std::fill(state.maximum, state.maximum + tile.rows, -infinity);
   std::fill(state.sum, state.sum + tile.rows, 0.0f);
-
-  // Only keys that some row sees are read: whatever lies beyond never reaches a result.
-  const Range seen = view.tile.seen();
-  for (int64_t first = seen.begin / key_block * key_block; first < seen.end; first += key_block) {
-    const int64_t begin = std::max<int64_t>(seen.begin - first, 0), end = std::min(seen.end - first, key_block);
-    const Block block{first, begin, end, view.tile.rows_that_see(first + begin, first + end)};
-    if (block.rows.begin < block.rows.end) visit(view, block, state);
-  }
+  for_each_block(view.tile, [&](const Block& block) { visit(view, block, state); });
   for (int64_t r = 0; r < tile.rows; ++r) finish_row(view, state, r);
 }
 

@@ -24,8 +24,8 @@ constexpr float log2_e = 1.44269504088896340736f;
 constexpr double ln_2 = 0.69314718055994530942;
 /// A row's reference makes the largest probability of the first block 8, which e4m3 holds exactly: where one key has
 /// most of the weight its rounding is most of the error (a reference of a whole exponent costs a third of the accuracy
-/// on the paper's distribution). Later probabilities have room up to 448 before the reference must move, to the new
-/// maximum.
+/// on the paper's distribution). The reference moves to a later block's maximum where one of its probabilities would
+/// leave e4m3, or where a key outweighs all before it more than twice: that one takes most of the weight now.
 constexpr float headroom = 3, log2_448 = 8.80735492f;
 
 /// Where the parts of a tile's state lie in its scratch.
@@ -56,18 +56,21 @@ struct View {
   View(const Job& j, const Tile& t) : job(j), a(*j.attention), tile(j, t), value_blocks(j.value_scale.rows > 0) {}
 };
 
-/// One block's keys [begin, end) relative to its first key, of those that the tile sees, and the rows that see some.
-struct Block {
-  int64_t first, begin, end;
-  Range rows;
+/// The largest of a row's exponents, with the value's scales in them or without. A score that is NaN may be passed over
+/// here: it makes the row NaN all the same.
+struct Largest {
+  float exponent, score;
 };
-
-/// The largest of a row's exponents. A score that is NaN may be passed over here: it makes the row NaN all the same.
-HWY_INLINE float largest_of(const float* scores, int64_t columns) {
+HWY_INLINE Largest largest_of(const State& state, int64_t row, int64_t columns) {
   const Floats d;
-  Vector largest = hn::Load(d, scores);
-  for (int64_t c = lanes; c < columns; c += lanes) largest = hn::Max(largest, hn::Load(d, scores + c));
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
+  const float* exponents = state.scores + row * key_block;
+  Vector exponent = hn::Set(d, -infinity), score = exponent;
+  for (int64_t c = 0; c < columns; c += lanes) {
+    const Vector e = hn::Load(d, exponents + c);
+    exponent = hn::Max(exponent, e);
+    score = hn::Max(score, hn::Sub(e, hn::Load(d, state.value_exponent + c)));
+  }
+  return {hn::GetLane(hn::MaxOfLanes(d, exponent)), hn::GetLane(hn::MaxOfLanes(d, score))};
 }
 
 /// Products become exponents of 2: scaled, capped, masked, with the exponent of the value's scale added.
@@ -92,9 +95,11 @@ HWY_INLINE void scale_row(const View& view, const Block& block, const State& sta
 HWY_INLINE void softmax_row(const State& state, int64_t row, int64_t columns) {
   const Floats d;
   float* scores = state.scores + row * key_block;
-  const float before = state.reference[row], largest = largest_of(scores, columns);
+  const float before = state.reference[row];
+  const Largest largest = largest_of(state, row, columns);
   float& reference = state.reference[row];
-  if (before == -infinity || largest - before > log2_448) reference = largest - headroom;
+  const bool outweighs = largest.exponent - headroom > before && std::exp2(largest.score - before) > 2 * state.sum[row];
+  if (before == -infinity || largest.exponent - before > log2_448 || outweighs) reference = largest.exponent - headroom;
   state.factor[row] = before == -infinity ? 0 : (before == reference ? 1 : std::exp2(before - reference));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const Vector origin = hn::Set(d, reference == -infinity ? 0 : reference);
@@ -231,14 +236,7 @@ void forward_fp8_tile_kernel(const Job& job, const Tile& tile, float* memory) {
   std::fill(state.out, state.out + tile.rows * state.value_width, 0.0f);
   std::fill(state.reference, state.reference + tile.rows, -infinity);
   std::fill(state.sum, state.sum + tile.rows, 0.0f);
-
-  // Only keys that some row sees are read: whatever lies beyond never reaches a result.
-  const Range seen = view.tile.seen();
-  for (int64_t first = seen.begin / key_block * key_block; first < seen.end; first += key_block) {
-    const int64_t begin = std::max<int64_t>(seen.begin - first, 0), end = std::min(seen.end - first, key_block);
-    const Block block{first, begin, end, view.tile.rows_that_see(first + begin, first + end)};
-    if (block.rows.begin < block.rows.end) visit(view, block, state);
-  }
+  for_each_block(view.tile, [&](const Block& block) { visit(view, block, state); });
   for (int64_t r = 0; r < tile.rows; ++r) finish_row(view, state, r);
 }
 

@@ -229,6 +229,25 @@ HWY_INLINE void load_transposed(Dtype dtype, const void* data, const Offset& off
   }
 }
 
+/// One block's keys [begin, end) relative to its first key, of those that a query tile sees, and the rows that see
+/// some.
+struct Block {
+  int64_t first, begin, end;
+  Range rows;
+};
+
+/// Calls visit(block) for each block of keys that some row of the tile sees. Only such keys are read: whatever lies
+/// beyond never reaches a result.
+template <class Visit>
+HWY_INLINE void for_each_block(const QueryTile& tile, const Visit& visit) {
+  const Range seen = tile.seen();
+  for (int64_t first = seen.begin / key_block * key_block; first < seen.end; first += key_block) {
+    const int64_t begin = std::max<int64_t>(seen.begin - first, 0), end = std::min(seen.end - first, key_block);
+    const Block block{first, begin, end, tile.rows_that_see(first + begin, first + end)};
+    if (block.rows.begin < block.rows.end) visit(block);
+  }
+}
+
 }  // namespace tandem::internal::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

@@ -75,7 +75,7 @@ class QuantizeRun {
 
   void run() {
     for (const Operand& operand : operands()) {
-      if (operand.is_value && a_.quantization.value_mean) find_means(operand);
+      if (operand.is_value && a_.searches_mean()) find_means(operand);
       if (operand.granularity != Granularity::block) find_scales(operand);
       quantize(operand);
     }

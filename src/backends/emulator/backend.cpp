@@ -186,7 +186,7 @@ void add_quantised(Buffers& buffers, const Attention& a, const Arguments& argume
               {"query_scale", arguments.query_scale, a.query_scale, writes},
               {"key_scale", arguments.key_scale, a.key_scale, writes},
               {"value_scale", arguments.value_scale, a.value_scale, writes},
-              {"value_mean", arguments.value_mean, a.value_mean, writes},
+              {"value_mean", arguments.value_mean, a.value_mean, writes && !a.quantization.known_mean},
               {"query_amax", arguments.query_amax, arguments.query_amax.spec, false},
               {"key_amax", arguments.key_amax, arguments.key_amax.spec, false},
               {"value_amax", arguments.value_amax, arguments.value_amax.spec, false},

@@ -24,10 +24,11 @@ import forward
 import forward_fp8
 import kinds as kind
 import others
+import quantize
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SM90 = ROOT / "src/backends/sm90"
-GROUPS = forward.GROUPS + forward_fp8.GROUPS + backward.GROUPS + backward_wide.GROUPS + others.GROUPS
+GROUPS = forward.GROUPS + forward_fp8.GROUPS + backward.GROUPS + backward_wide.GROUPS + others.GROUPS + quantize.GROUPS
 SEEDS = (1, 2)
 FLAGS = ["-std=c++20", "-x", "c++", "-O1", "-g1",
          "-fsanitize=thread,signed-integer-overflow,integer-divide-by-zero,shift,bounds", "-fPIC", "-fno-optimize-sibling-calls", "-w",

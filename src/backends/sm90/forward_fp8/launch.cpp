@@ -43,6 +43,12 @@ TensorMapSpec packed_value_map(const TensorSpec& spec, void* data, int tile_key,
   map.box[2] = static_cast<uint32_t>(tile_key / value_group);
   map.box[3] = map.box[4] = 1;
   map.swizzle = ptx::Swizzle::none;
+  if (spec.size[static_cast<size_t>(first + 2)] > 0) return map;
+  // No dimension can be 0: for a tensor without groups 16 bytes of another one are read, which Params::patch_values has
+  // cleared.
+  std::fill_n(map.size, map.rank, uint64_t{1});
+  std::fill_n(map.stride_bytes, map.rank - 1, uint64_t{16});
+  map.size[0] = value_group;
   return map;
 }
 
@@ -111,8 +117,9 @@ class ForwardFp8Executable final : public Executable {
     if (status.ok()) status = map(a.out, arguments.out.data, plan_.query_side, 64, params.out);
     if (!status.ok()) return status;
     if (c.transposes()) return map(a.value, arguments.value.data, plan_.key_side, c.tile_key, params.value);
-    return device_->encode(packed_value_map(a.value, place(arguments.value.data), c.tile_key, c.head_dim),
-                           params.value);
+    const bool no_groups = a.value.size[static_cast<size_t>(a.value.rank - 3)] == 0;
+    void* value = no_groups ? arguments.query.data : place(arguments.value.data);
+    return device_->encode(packed_value_map(a.value, value, c.tile_key, c.head_dim), params.value);
   }
 
   void fill(Params& params, const Arguments& arguments) const noexcept {
@@ -133,7 +140,7 @@ class ForwardFp8Executable final : public Executable {
     params.value_dim = static_cast<int32_t>(a.value_dim);
     params.promote_every = plan_.promote_every > 0 ? plan_.promote_every : std::numeric_limits<int32_t>::max();
     params.scales_by_block = q.key == Granularity::block || q.value == Granularity::block;
-    params.patch_values = a.packed_key || a.used_key;
+    params.patch_values = a.packed_key || a.used_key || a.max_key == 0;
   }
 
   const ForwardFp8Plan plan_;

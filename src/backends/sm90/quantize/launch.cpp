@@ -87,7 +87,7 @@ class QuantizeExecutable final : public Executable {
   };
 
   Status run_operand(Run& run, const Operand& o, const Tensor& t, bool is_value) const noexcept {
-    const bool means = is_value && attention().quantization.value_mean;
+    const bool means = is_value && attention().searches_mean();
     Status status;
     if (means) status = find_means(run, o, t);
     if (status.ok() && o.search.grid > 0) status = launch_rows(run, o, t, o.search, Search::none, is_value);
