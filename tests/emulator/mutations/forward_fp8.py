@@ -37,13 +37,18 @@ MUTATIONS = [
     ("key stage given back before its product is done", {OVERWRITE, RACE}, [edit(CONSUMER, "    ptx::wgmma_wait<1>(scores_);\n    free_key<stage>();\n    ptx::wgmma_wait<0>(output_, weights_);", "    free_key<stage>();\n    ptx::wgmma_wait<1>(scores_);\n    ptx::wgmma_wait<0>(output_, weights_);")]),
     ("values of the wrong stage", {EARLY, OVERWRITE, RACE, NUMBERS, UNINITIALISED}, [edit(CONSUMER, "    if constexpr (config.late_turn)\n      issue_output(value_descriptor(stage ^ 1), No{});", "    if constexpr (config.late_turn)\n      issue_output(value_descriptor(stage), No{});")]),
     ("core matrices of values a row apart", {NUMBERS, MISALIGNED}, [edit(CONSUMER, "16 * config.head_dim, 128);", "16 * config.head_dim, 112);")]),
-    ("query released before the last block's product", {OVERWRITE, EARLY, ARRIVALS, DEADLOCK}, [edit(BASE, "    self().first_block(tile);\n", "    release_query();\n    self().first_block(tile);\n"), edit(BASE, "    release_query();\n    self().last_output();", "    self().last_output();")]),
+    ("query released before the last block's product", {OVERWRITE, EARLY, ARRIVALS, DEADLOCK}, [edit(BASE, "self().first_weights(tile); all_steps(tile);", "self().first_weights(tile); release_query(); all_steps(tile);"), edit(BASE, "masked_until = end_; } release_query(); }", "masked_until = end_; } }")]),
+    ("next tile's scores issued before its query has landed", {EARLY, RACE, UNINITIALISED}, [edit(CONSUMER, "    ptx::wait(shared_.query_full[consumer_][query_.stage], query_.parity);\n", "")]),
+    ("first scores read while they are formed", {TOUCHED, NUMBERS, NO_FENCE}, [edit(CONSUMER, "TANDEM_DEVICE void await_first_scores() { ptx::wgmma_wait<0>(scores_); }", "TANDEM_DEVICE void await_first_scores() {}")]),
+    ("last values given back before their product is done", {OVERWRITE, RACE, TOUCHED, NUMBERS}, [edit(CONSUMER, "    ptx::wgmma_wait<behind>(output_, weights_);\n", "")]),
+    ("a tile's slot given back before its epilogue", {RACE}, [edit(BASE, "more = begin_next(); self().after_tile(tile); release_tile();", "more = begin_next(); release_tile(); self().after_tile(tile);")]),
     # ---- arithmetic
     ("value's scale not taken out of the sums", {NUMBERS}, [edit(SOFTMAX, "ptx::multiply_add(block_[r], value_inverse_, sum_[r])", "block_[r] + sum_[r]")]),
     ("weights packed as columns follow each other", {NUMBERS}, [edit(SOFTMAX, "ptx::pack_e4m3(p[0], p[1], p[4], p[5])", "ptx::pack_e4m3(p[0], p[1], p[2], p[3])")]),
-    ("output not scaled", {NUMBERS}, [edit(EPILOGUE, "factor[fragment_upper(i)] * value_scale", "factor[fragment_upper(i)]")]),
+    ("output not scaled", {NUMBERS}, [edit(EPILOGUE, "factor[r] *= scales.values[0];", "")]),
     ("proxy fence before the store left out", {NO_PROXY_FENCE}, [edit(EPILOGUE, "    ptx::fence_proxy_async();\n", "")]),
-    ("output buffer rewritten while its store reads it", {OVERWRITE}, [edit(EPILOGUE, "    if (issuer) ptx::bulk_wait_read<0>();\n", "")]),
+    ("output buffer rewritten while its store reads it", {OVERWRITE}, [edit(EPILOGUE, "    if (lane == 0) ptx::bulk_wait_read<0>();\n", "")]),
+    ("every warp stores the first one's rows", {NUMBERS, "race in global memory"}, [edit(EPILOGUE, "64 * consumer + stored_rows * warp)", "64 * consumer)")]),
 ]
 
 QUANTISERS = ["quantize_rows", "quantize_value", "quantize_columns", "quantize_combine", "copy_16bit"]

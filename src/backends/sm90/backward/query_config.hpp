@@ -13,7 +13,7 @@ struct QueryConfig {
 
   static constexpr int consumers = 2;  // warpgroups of 64 query rows each
   static constexpr int tile_key = 64;
-  static constexpr int stages = 2, query_buffers = 1;
+  static constexpr int stages = 2, query_buffers = 1, tile_slots = 2;
   static constexpr bool pingpong = false;  // turns at the tensor cores: 1 to 2% slower (docs/performance-log.md)
   static constexpr int threads = 128 * (consumers + 1);
   static constexpr int registers_producer = 24, registers_consumer = 240;
@@ -22,7 +22,7 @@ struct QueryConfig {
   /// sizeof(QueryShared<config>), which host code can't see; query_shared.cuh holds the two together.
   constexpr int shared_bytes() const {
     const int rows = 2 * tile_query() * head_dim * 2, ring = (stages + value_stages) * tile_key * head_dim * 2;
-    const int barriers = 8 * (4 * consumers + 2 * stages + 2 * value_stages + 4), tiles = 2 * 112;
+    const int barriers = 8 * (4 * consumers + 2 * stages + 2 * value_stages + 4), tiles = 2 * 128;
     return ceil_divide(rows + ring + ceil_divide(barriers, 16) * 16 + tiles, 1024) * 1024;
   }
   friend constexpr bool operator==(const QueryConfig&, const QueryConfig&) = default;

@@ -40,7 +40,7 @@ class QueryProducer : public forward::ProducerBase<QueryProducer<config>, config
       ptx::wait(shared_.tile_full[slot.stage], slot.parity);
       const forward::Tile& tile = shared_.tile[slot.stage];
       if (tile.row < 0) return;
-      this->find_keys(tile);
+      this->keys_ = forward::key_rows(this->params_, tile);
       load(tile);
       ptx::sync_warp();  // every lane has read the tile
       if (issuer_) ptx::arrive(shared_.tile_empty[slot.stage]);

@@ -24,7 +24,7 @@ TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int ti
     ptx::init(shared.value_full[s], value_writers);
     ptx::init(shared.value_empty[s], warps);
   }
-  for (int s = 0; s < 2; ++s) {
+  for (int s = 0; s < config.tile_slots; ++s) {
     ptx::init(shared.tile_full[s], 1);
     ptx::init(shared.tile_empty[s], warps + tile_readers);
   }

@@ -44,7 +44,7 @@ struct Config {
     const int output = consumers * 64 * (value_dim / output_pieces) * output_buffers * 2;
     const int ring = stages * tile_key * (head_dim + value_dim) * 2;
     const int barriers = 8 * (2 * consumers + 4 * stages + 4);
-    const int slots = 2 * 112;  // of Tile
+    const int slots = 2 * 128;  // of Tile
     return ceil_divide(query + ring + output + ceil_divide(barriers, 16) * 16 + slots, 1024) * 1024;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;

@@ -17,7 +17,10 @@ struct No {
   static constexpr bool value = false;
 };
 
-/// `Derived` has before_tile(tile), first_block(tile), steps(tile, last, masked), last_output() and after_tile(tile).
+/// `Derived` has before_tile(tile), first_block(tile), steps(tile, last, masked), last_output() and after_tile(tile);
+/// with a second query buffer tiles overlap, and the first block and the last output are parted into
+/// issue_first_scores(), await_first_scores(), first_weights(tile), issue_last_output() and await_last_output<groups in
+/// flight behind it>().
 template <class Derived, auto config, class SharedMemory>
 class ConsumerBase {
  public:
@@ -31,25 +34,56 @@ class ConsumerBase {
   TANDEM_DEVICE void run() {
     // The last consumer hands the first turn to the first one.
     if (config.pingpong && consumer_ == config.consumers - 1) ptx::barrier_arrive(turn_barrier(0), 256);
-    while (true) {
-      ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
-      const Tile& tile = shared_.tile[slot_.stage];
-      if (ptx::uniform(tile.row) < 0) break;
-      take_blocks(tile);
-      self().before_tile(tile);
-      overlapped_tile(tile);
-      self().after_tile(tile);
-      ptx::sync_warp();  // every lane has read the tile
-      if (lane_ == 0) ptx::arrive(shared_.tile_empty[slot_.stage]);
-      slot_.next();
-    }
-    if (warp_ == 0 && lane_ == 0) ptx::bulk_wait<0>();  // shared memory must outlive the stores that read it
+    if constexpr (config.query_buffers > 1)
+      overlapped_tiles();
+    else
+      tiles();
+    if (lane_ == 0) ptx::bulk_wait<0>();  // shared memory must outlive the stores that read it
   }
 
  protected:
+  TANDEM_DEVICE void tiles() {
+    while (take_tile()) {
+      current_ = taken_;
+      const Tile& tile = shared_.tile[current_];
+      self().before_tile(tile);
+      skip(skipped_before_);
+      self().first_block(tile);
+      all_steps(tile);
+      self().last_output();
+      skip(skipped_behind_);
+      self().after_tile(tile);
+      release_tile();
+    }
+  }
+  TANDEM_DEVICE void overlapped_tiles() {
+    if (!take_tile()) return;
+    skip(skipped_before_);
+    self().issue_first_scores();
+    self().await_first_scores();
+    for (bool more = true; more;) {
+      current_ = taken_;
+      const Tile& tile = shared_.tile[current_];
+      self().before_tile(tile);
+      self().first_weights(tile);
+      all_steps(tile);
+      more = begin_next();
+      self().after_tile(tile);
+      release_tile();
+      self().await_first_scores();  // here: ptxas wants nothing in flight where a loop begins anew
+    }
+  }
+  TANDEM_DEVICE void release_tile() {
+    ptx::sync_warp();  // every lane has read the tile
+    if (lane_ == 0) ptx::arrive(shared_.tile_empty[current_]);
+  }
   TANDEM_DEVICE Derived& self() { return static_cast<Derived&>(*this); }
 
-  TANDEM_DEVICE void take_blocks(const Tile& tile) {
+  /// Waits for the next tile's description; false: there is none.
+  TANDEM_DEVICE bool take_tile() {
+    ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
+    const Tile& tile = shared_.tile[slot_.stage];
+    if (ptx::uniform(tile.row) < 0) return false;
     const Range own = tile.own[consumer_];
     block_ = ptx::uniform(own.end - 1);
     end_ = ptx::uniform(own.begin);
@@ -57,6 +91,9 @@ class ConsumerBase {
     skipped_behind_ = ptx::uniform(own.begin - tile.visit.begin);
     full_begin_ = ptx::uniform(tile.full[consumer_].begin);
     full_end_ = ptx::uniform(tile.full[consumer_].end);
+    taken_ = slot_.stage;
+    slot_.next();
+    return true;
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
 
@@ -75,10 +112,8 @@ class ConsumerBase {
   }
 
   /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the
-  /// softmax of the next runs while the other warpgroup has its turn.
-  TANDEM_DEVICE void overlapped_tile(const Tile& tile) {
-    skip(skipped_before_);
-    self().first_block(tile);
+  /// softmax of the next runs while the other warpgroup has its turn. All blocks but the first.
+  TANDEM_DEVICE void all_steps(const Tile& tile) {
     // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
     int masked_until = full_end_;
     while (true) {
@@ -88,8 +123,24 @@ class ConsumerBase {
       masked_until = end_;
     }
     release_query();
-    self().last_output();
-    skip(skipped_behind_);
+  }
+  /// O of the tile's last block and, beside it and the tile's end, S of the next tile's first: the same overlap across
+  /// tiles. False: there is no next one. (ptxas wants no branch between products in flight.)
+  TANDEM_DEVICE bool begin_next() {
+    const int behind = skipped_behind_;
+    const bool more = take_tile();
+    const int skipped = behind + (more ? skipped_before_ : 0);
+    if (more && skipped == 0) {
+      self().issue_last_output();
+      self().issue_first_scores();
+      self().template await_last_output<1>();
+      return true;
+    }
+    self().issue_last_output();
+    self().template await_last_output<0>();
+    skip(skipped);
+    if (more) self().issue_first_scores();
+    return more;
   }
 
   /// Hides the keys that a row doesn't see. Columns are compared with each row's range, both relative to this thread's
@@ -144,7 +195,8 @@ class ConsumerBase {
   const int consumer_, warp_, lane_;
   RingPosition<config.stages> key_;
   RingPosition<value_stages<config>()> value_;
-  RingPosition<2> slot_;
+  RingPosition<config.tile_slots> slot_;
+  int taken_ = 0, current_ = 0;  // slots: of the tile that was taken last, of the one in work
   RingPosition<config.query_buffers> query_;
   int block_ = 0, end_ = 0, full_begin_ = 0, full_end_ = 0, skipped_before_ = 0, skipped_behind_ = 0;
 };

@@ -40,6 +40,8 @@ struct alignas(64) Params {
   float scale_log2;  // softmax scale * log2(e); never 0
 };
 
+constexpr int max_consumers = 4;
+
 /// What the producer tells the consumers of a tile, through shared memory.
 struct alignas(16) Tile {
   int32_t row;  // first query row, counted from the sequence's start; negative: no more tiles
@@ -52,11 +54,10 @@ struct alignas(16) Tile {
   // Coordinates of the output's tensor map: the row of the sequence's row 0, and the last two.
   int32_t map_row, map_batch, map_wrap;
   int32_t unused;
-  Range visit;    // key blocks that are loaded
-  Range own[3];   // of these, what each consumer's rows see: never empty
-  Range full[3];  // of these, what needs no mask
-  int32_t padding[2];
+  Range visit;                // key blocks that are loaded
+  Range own[max_consumers];   // of these, what each consumer's rows see: never empty
+  Range full[max_consumers];  // of these, what needs no mask
 };
-static_assert(sizeof(Tile) == 112);
+static_assert(sizeof(Tile) == 128);
 
 }  // namespace tandem::internal::sm90::forward

@@ -8,6 +8,17 @@
 
 namespace tandem::internal::sm90::forward {
 
+/// A tile's keys in the tensor maps of keys and of values in rows.
+struct KeyRows {
+  int32_t row, head, batch, wrap;
+};
+TANDEM_DEVICE KeyRows key_rows(const Params& params, const Tile& tile) {
+  const int32_t head = tile.head / params.group;
+  if (!params.key_rows.ragged) return {0, head, tile.batch, 0};
+  const int32_t offset = locate(params.key_rows, least(tile.batch, params.batch - 1), params.batch).offset;
+  return {ragged_rows - tile.keys, head, offset + tile.keys, ragged_rows};
+}
+
 /// `Derived` has load_key(block) and load_value(block).
 template <class Derived, auto config, class SharedMemory, int element_bytes>
 class ProducerBase {
@@ -36,16 +47,6 @@ class ProducerBase {
     ptx::prefetch(params_.query);
     ptx::prefetch(params_.key);
     ptx::prefetch(params_.value);
-  }
-
-  TANDEM_DEVICE void find_keys(const Tile& tile) {
-    const bool ragged = params_.key_rows.ragged;
-    const int32_t offset =
-        ragged ? locate(params_.key_rows, least(tile.batch, params_.batch - 1), params_.batch).offset : 0;
-    row_ = ragged ? ragged_rows - tile.keys : 0;
-    batch_ = ragged ? offset + tile.keys : tile.batch;
-    wrap_ = ragged ? ragged_rows : 0;
-    head_ = tile.head / params_.group;
   }
 
   TANDEM_DEVICE void load_query(const Tile& tile) {
@@ -77,7 +78,8 @@ class ProducerBase {
 #pragma unroll
     for (int c = 0; c < Layout::chunks; ++c)
       ptx::tma_load(static_cast<uint8_t*>(tile) + Layout::chunk_offset(config.tile_key, c), map, full,
-                    c * Layout::chunk_columns, row_ + block * config.tile_key, head_, batch_, wrap_);
+                    c * Layout::chunk_columns, keys_.row + block * config.tile_key, keys_.head, keys_.batch,
+                    keys_.wrap);
   }
 
   SharedMemory& shared_;
@@ -86,7 +88,7 @@ class ProducerBase {
   RingPosition<config.stages> key_;
   RingPosition<value_stages<config>()> value_;
   RingPosition<config.query_buffers> query_;
-  int32_t row_ = 0, head_ = 0, batch_ = 0, wrap_ = 0;  // this tile's keys in the tensor maps
+  KeyRows keys_{};
 };
 
 }  // namespace tandem::internal::sm90::forward

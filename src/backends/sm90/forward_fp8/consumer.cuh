@@ -20,7 +20,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   using Element = typename ElementOf<config.dtype>::type;
   using Score = typename ElementOf<config.dtype>::Score;
   using QueryLayout = ChunkLayout<config.head_dim, 1>;  // of queries and keys
-  using RowSoftmax = SoftmaxFp8<Score, config.tile_key, config.head_dim>;
+  using RowSoftmax = SoftmaxFp8<Score, config.tile_key>;
 
  public:
   TANDEM_DEVICE Consumer(Shared<config>& shared, const Params& params, int warpgroup)
@@ -38,43 +38,57 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   using Base::warp_;
 
   TANDEM_DEVICE void before_tile(const Tile&) {
-    query_scale_ = shared_.tile_scales[this->slot_.stage].query[consumer_];
     promoted_ = false;
     promote_below_ = block_ - fp8_params_.promote_every;
   }
-  TANDEM_DEVICE void after_tile(const Tile& tile) {
-    if constexpr (config.promotes) {
-      if (promoted_) promotion().add_to(output_, softmax_);
-    }
-    softmax_.finish();
-    Epilogue<config> epilogue{shared_, fp8_params_, tile, consumer_, warp_, lane_};
-    epilogue.store(output_, softmax_, shared_.tile_scales[this->slot_.stage].value);
-  }
-
-  /// S and P of the first block, with nothing to overlap with yet.
+  /// S and P of the first block.
   TANDEM_DEVICE void first_block(const Tile& tile) {
+    issue_first_scores();
+    await_first_scores();
+    first_weights(tile);
+  }
+  TANDEM_DEVICE void issue_first_scores() {
     ptx::wait(shared_.query_full[consumer_][query_.stage], query_.parity);
     ptx::wait(shared_.key_full[key_.stage], key_.parity);
     clear_scores();
     ptx::wgmma_fence(scores_);
     issue_scores(key_descriptor(key_.stage), query_descriptor());
+  }
+  TANDEM_DEVICE void await_first_scores() { ptx::wgmma_wait<0>(scores_); }
+  TANDEM_DEVICE void first_weights(const Tile& tile) {
+    query_scale_ = shared_.tile_scales[this->current_].query[consumer_];
     take_scales(key_.stage);
-    ptx::wgmma_wait<0>(scores_);
     this->release_key();
     clear_output();
     if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
     softmax_.first(scores_, weights_);
     --block_;
   }
-  /// O of the last block, with nothing to overlap with any more.
+  /// O of the last block.
   TANDEM_DEVICE void last_output() {
+    issue_last_output();
+    await_last_output<0>();
+  }
+  TANDEM_DEVICE void issue_last_output() {
     const int stage = key_.stage ^ 1;
     ptx::wait(shared_.value_full[stage], key_.parity ^ stage);
     ptx::wgmma_fence(output_, weights_);
     issue_output(value_descriptor(stage), No{});
-    ptx::wgmma_wait<0>(output_, weights_);
-    if (lane_ == 0) ptx::arrive(shared_.value_empty[stage]);
+  }
+  /// Of the groups in flight all but the `behind` last are waited for.
+  template <int behind>
+  TANDEM_DEVICE void await_last_output() {
+    ptx::wgmma_wait<behind>(output_, weights_);
+    if (lane_ == 0) ptx::arrive(shared_.value_empty[key_.stage ^ 1]);
     value_ = key_;
+  }
+  TANDEM_DEVICE void after_tile(const Tile& tile) {
+    if constexpr (config.promotes) {
+      if (promoted_) promotion().add_to(output_);
+    }
+    softmax_.finish();
+    Epilogue<config>{shared_, fp8_params_, tile, shared_.tile_scales[this->current_], consumer_, warp_, lane_}.store(
+        output_, softmax_);
   }
 
   /// Down to block `last`, with promotions between: the loop itself counts nothing else.
@@ -101,7 +115,12 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     else
       scores_and_output<stage>();
     if constexpr (Masked::value) this->mask(scores_, tile, block_, softmax_.masked());
-    softmax_.next(scores_, weights_, output_);
+    softmax_.next(scores_, weights_, [&](float factor0, float factor1) {
+      rescale(output_, factor0, factor1);
+      if constexpr (config.promotes) {
+        if (promoted_) promotion().scale(factor0, factor1);
+      }
+    });
   }
   /// S of this block, then O of the one before, whose values are in the other stage (Algorithm 2, lines 8 to 14).
   template <int stage>
@@ -218,10 +237,10 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     for (int i = 0; i < config.head_dim / 2; ++i) output_[i] = 0;
   }
 
-  TANDEM_DEVICE Promotion<config> promotion() { return {shared_.output[consumer_], 32 * warp_ + lane_}; }
+  TANDEM_DEVICE Promotion<config> promotion() { return {shared_.output[consumer_][warp_], lane_}; }
   TANDEM_DEVICE void promote() {
-    if (!promoted_) Epilogue<config>::await_buffer(consumer_, warp_ == 0 && lane_ == 0);
-    promotion().take(output_, softmax_, promoted_);
+    if (!promoted_) Epilogue<config>::await_buffer(lane_);
+    promotion().take(output_, promoted_);
     promoted_ = true;
     promote_below_ = block_ - fp8_params_.promote_every;
   }
@@ -232,7 +251,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   bool promoted_ = false;
   RowSoftmax softmax_;
   typename RowSoftmax::Scores scores_;
-  typename RowSoftmax::Output output_;
+  float output_[config.head_dim / 2];
   typename RowSoftmax::Weights weights_;
 };
 

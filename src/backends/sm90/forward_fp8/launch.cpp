@@ -114,7 +114,7 @@ class ForwardFp8Executable final : public Executable {
     };
     Status status = map(a.query, arguments.query.data, plan_.query_side, 64, params.query);
     if (status.ok()) status = map(a.key, arguments.key.data, plan_.key_side, c.tile_key, params.key);
-    if (status.ok()) status = map(a.out, arguments.out.data, plan_.query_side, 64, params.out);
+    if (status.ok()) status = map(a.out, arguments.out.data, plan_.query_side, Config::stored_rows, params.out);
     if (!status.ok()) return status;
     if (c.transposes()) return map(a.value, arguments.value.data, plan_.key_side, c.tile_key, params.value);
     const bool no_groups = a.value.size[static_cast<size_t>(a.value.rank - 3)] == 0;

@@ -38,12 +38,14 @@ struct alignas(16) BlockScales {
   float value_inverse;  // reference over scale
   float unused;
 };
-/// Scales of a tile, and those of its first blocks, which are loaded long before the tile begins.
+/// Scales of a tile, those of its first blocks and the value's mean, which are loaded long before the tile begins. The
+/// tile's output is in units of its first block's value scale.
+template <int head_dim>
 struct alignas(16) TileScales {
   static constexpr int blocks = 32;
-  float query[3];  // a consumer each, times the softmax scale
-  float value;     // the reference: the scale of the tile's first block
+  float query[forward::max_consumers];  // times the softmax scale
   float keys[blocks], values[blocks];
+  float mean[head_dim];
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

@@ -38,16 +38,16 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   using Base::shared_;
   using Base::value_;
 
-  TANDEM_DEVICE void begin_tile(const Tile& tile, const TileScales& scales) {
-    this->find_keys(tile);
+  TANDEM_DEVICE void begin_tile(const Tile& tile, const TileScales<config.head_dim>& scales) {
+    this->keys_ = forward::key_rows(fp8_params_, tile);
     const Place place = place_of(fp8_params_, tile);
     group_ = place.group;
     group_batch_ = place.group_batch;
-    keys_ = place.keys;
+    key_count_ = place.keys;
     last_fetched_ = tile.visit.end - 1;
     key_scale_ = scales.keys[lane_];
     value_scale_ = scales.values[lane_];
-    reference_ = scales.value;
+    reference_ = scales.values[0];
   }
   /// A lane holds the scales of one of 32 blocks.
   TANDEM_DEVICE void fetch_scales(int32_t block) {
@@ -58,7 +58,8 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   }
 
   TANDEM_DEVICE void load_key(int32_t block) {
-    if (fp8_params_.scales_by_block && last_fetched_ - block >= TileScales::blocks) fetch_scales(block);
+    if (fp8_params_.scales_by_block && last_fetched_ - block >= TileScales<config.head_dim>::blocks)
+      fetch_scales(block);
     const int lane = (last_fetched_ - block) & 31;
     BlockScales scales{ptx::shuffle(key_scale_, lane), 0, 1, 0};
     const float value = ptx::shuffle(value_scale_, lane);
@@ -89,15 +90,15 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
     ptx::Barrier& full = shared_.value_full[value_.stage];
     uint8_t* tile = shared_.value[value_.stage];
     ptx::wait(shared_.value_empty[value_.stage], value_.parity ^ 1);
-    const bool patched = fp8_params_.patch_values && (block + 1) * config.tile_key > keys_;
+    const bool patched = fp8_params_.patch_values && (block + 1) * config.tile_key > key_count_;
     if (issuer_) {
       ptx::Barrier& landed = patched ? shared_.patch : full;
       ptx::arrive_expect(landed, config.tile_key * config.head_dim);
       ptx::tma_load(tile, fp8_params_.value, landed, 0, 0, group_ + block * (config.tile_key / value_group),
-                    this->head_, group_batch_);
+                    this->keys_.head, group_batch_);
     }
     if (patched) {
-      patch(tile, keys_ - block * config.tile_key);
+      patch(tile, key_count_ - block * config.tile_key);
       if (issuer_) ptx::arrive(full);
     }
     value_.next();
@@ -131,10 +132,10 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
 
   const Params& fp8_params_;
   const int lane_;
-  RingPosition<2> slot_;
+  RingPosition<config.tile_slots> slot_;
   RingPosition<config.transposes() ? config.raw_buffers() : 1> raw_;
   int patch_parity_ = 0;
-  int32_t group_ = 0, group_batch_ = 0, keys_ = 0;
+  int32_t group_ = 0, group_batch_ = 0, key_count_ = 0;
   int32_t last_fetched_ = 0;  // the block of lane 0's scales
   float key_scale_ = 1, value_scale_ = 1, reference_ = 1;
 };

@@ -7,59 +7,50 @@
 
 namespace tandem::internal::sm90::forward_fp8 {
 
-/// A thread's float32 sums: four accumulators a piece, and the references of its rows that they were taken with.
+/// A thread's float32 sums, four accumulators a piece. They have O's reference: what rescales O rescales them.
 template <Config config>
 struct Promotion {
   using Output = float[config.head_dim / 2];
   struct alignas(16) Piece {
     float sum[4];
   };
-  struct alignas(8) References {
-    float row[2];
-  };
 
-  uint8_t* buffer;
-  int thread;  // of the warpgroup
+  uint8_t* buffer;  // of the warp
+  int lane;
 
   /// Adds O to the sums, or begins them with it, and clears it.
-  TANDEM_DEVICE void take(Output& output, const RowSums& rows, bool begun) const {
-    float factor[2] = {0, 0};
-    if (begun) factors(rows, factor);
+  TANDEM_DEVICE void take(Output& output, bool begun) const {
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; i += 4) {
       Piece sums = begun ? piece(i) : Piece{};
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        sums.sum[j] = ptx::multiply_add(sums.sum[j], factor[fragment_upper(j)], output[i + j]);
+        sums.sum[j] += output[i + j];
         output[i + j] = 0;
       }
       piece(i) = sums;
     }
-    references() = {{rows.reference(0), rows.reference(1)}};
   }
   /// O becomes the whole sum.
-  TANDEM_DEVICE void add_to(Output& output, const RowSums& rows) const {
-    float factor[2];
-    factors(rows, factor);
+  TANDEM_DEVICE void add_to(Output& output) const {
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; i += 4) {
       const Piece sums = piece(i);
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        output[i + j] = ptx::multiply_add(sums.sum[j], factor[fragment_upper(j)], output[i + j]);
+      for (int j = 0; j < 4; ++j) output[i + j] += sums.sum[j];
+    }
+  }
+  TANDEM_DEVICE void scale(float factor0, float factor1) const {
+    float* sum = reinterpret_cast<float*>(buffer) + 4 * lane;
+#pragma unroll 1  // rare
+    for (int i = 0; i < config.head_dim / 8; ++i, sum += 128) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sum[j] *= fragment_upper(j) ? factor1 : factor0;
     }
   }
 
  private:
-  TANDEM_DEVICE void factors(const RowSums& rows, float (&factor)[2]) const {
-    const References old = references();
-#pragma unroll
-    for (int r = 0; r < 2; ++r) factor[r] = ptx::exp2(old.row[r] - rows.reference(r));
-  }
-  TANDEM_DEVICE Piece& piece(int i) const { return reinterpret_cast<Piece*>(buffer)[i / 4 * 128 + thread]; }
-  TANDEM_DEVICE References& references() const {
-    return reinterpret_cast<References*>(buffer + 64 * config.head_dim * 4)[thread];
-  }
+  TANDEM_DEVICE Piece& piece(int i) const { return reinterpret_cast<Piece*>(buffer)[i / 4 * 32 + lane]; }
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

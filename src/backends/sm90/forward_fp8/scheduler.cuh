@@ -68,14 +68,23 @@ class Scheduler {
 
  private:
   /// A lane each: of the first blocks, and of the consumers' queries.
-  TANDEM_DEVICE void bring_scales(const Tile& tile, TileScales& scales) const {
+  TANDEM_DEVICE void bring_scales(const Tile& tile, TileScales<config.head_dim>& scales) const {
     const Place place = place_of(params_, tile);
     const int32_t row = (tile.visit.end - 1 - lane_) * config.tile_key;
-    const float value = place.value_scale(params_, row);
     scales.keys[lane_] = place.key_scale(params_, row);
-    scales.values[lane_] = value;
-    if (lane_ == 0) scales.value = value;
+    scales.values[lane_] = place.value_scale(params_, row);
     if (lane_ < config.consumers) scales.query[lane_] = query_scale(tile, lane_) * params_.scale_log2;
+    if (params_.value_mean != nullptr) bring_mean(tile, scales.mean);
+  }
+  TANDEM_DEVICE void bring_mean(const Tile& tile, float (&mean)[config.head_dim]) const {
+    const int32_t batch = least(tile.batch, params_.batch - 1);
+    const float* of_head =
+        params_.value_mean + batch * params_.mean_batch_stride + tile.head / params_.group * params_.mean_head_stride;
+#pragma unroll
+    for (int i = 0; i < config.head_dim; i += 32) {
+      const int channel = i + lane_;
+      mean[channel] = channel < params_.value_dim ? of_head[channel * params_.mean_channel_stride] : 0.0f;
+    }
   }
   TANDEM_DEVICE float query_scale(const Tile& tile, int consumer) const {
     const Scales& scales = params_.query_scale;
@@ -88,7 +97,7 @@ class Scheduler {
   Shared<config>& shared_;
   const Params& params_;
   const int lane_;
-  RingPosition<2> slot_;
+  RingPosition<config.tile_slots> slot_;
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

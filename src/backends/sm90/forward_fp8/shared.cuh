@@ -36,16 +36,16 @@ struct alignas(1024) Shared {
   uint8_t query[config.consumers][config.query_buffers][64 * config.head_dim];
   uint8_t key[config.stages][config.tile_key * config.head_dim];
   uint8_t value[config.stages][config.tile_key * config.head_dim];
-  uint8_t output[config.consumers][config.output_bytes()];
+  uint8_t output[config.consumers][4][config.output_bytes()];  // a warp each
   [[no_unique_address]] RawValues<config.raw_buffers(), config.tile_key * config.head_dim> raw;
   ptx::Barrier query_full[config.consumers][config.query_buffers], query_empty[config.consumers][config.query_buffers];
   ptx::Barrier key_full[config.stages], key_empty[config.stages];
   ptx::Barrier value_full[config.stages], value_empty[config.stages];
-  ptx::Barrier tile_full[2], tile_empty[2];
+  ptx::Barrier tile_full[config.tile_slots], tile_empty[config.tile_slots];
   ptx::Barrier patch;
   BlockScales block_scales[config.stages];
-  TileScales tile_scales[2];
-  Tile tile[2];
+  TileScales<config.head_dim> tile_scales[config.tile_slots];
+  Tile tile[config.tile_slots];
 
   static constexpr bool as_planned() { return sizeof(Shared) == config.shared_bytes() && sizeof(Shared) <= 232448; }
 
@@ -64,7 +64,7 @@ struct alignas(1024) Shared {
       {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
       {"patch", offsetof(Shared, patch), sizeof(ptx::Barrier)},
       {"block_scales", offsetof(Shared, block_scales), sizeof(BlockScales)},
-      {"tile_scales", offsetof(Shared, tile_scales), sizeof(TileScales)},
+      {"tile_scales", offsetof(Shared, tile_scales), sizeof(tile_scales[0])},
       {"tile", offsetof(Shared, tile), sizeof(Tile)},
   };
 };

@@ -84,7 +84,7 @@ class Transposer {
   const int lane_target_;
   RingPosition<config.stages> value_;
   RingPosition<config.raw_buffers()> raw_;
-  RingPosition<2> slot_;
+  RingPosition<config.tile_slots> slot_;
 };
 
 }  // namespace tandem::internal::sm90::forward_fp8

@@ -23,12 +23,11 @@ struct ScoreFormat<int> {
   static constexpr float origin = 0x1.8p23f;
 };
 
-template <class Score, int tile_key, int value_dim>
+template <class Score, int tile_key>
 class SoftmaxFp8 : public RowSums {
  public:
   using Scores = Score[tile_key / 2];
   using Weights = uint32_t[tile_key / 32][4];  // P, as wgmma's A operand
-  using Output = float[value_dim / 2];
   static constexpr float origin = ScoreFormat<Score>::origin;
 
   /// What a masked score is set to: its weight is 0 for either sign of the scale.
@@ -60,10 +59,11 @@ class SoftmaxFp8 : public RowSums {
     exponentials(scores, weights);
     add_block();
   }
-  /// Any later block. Needs output and weights out of flight.
-  TANDEM_DEVICE void next(const Scores& scores, Weights& weights, Output& output) {
+  /// Any later block. Needs output and weights out of flight; rescale(factor of row 0, of row 1) is for the output.
+  template <class Rescale>
+  TANDEM_DEVICE void next(const Scores& scores, Weights& weights, Rescale rescale) {
     exponentials(scores, weights);
-    if (ptx::any(ptx::maximum(block_[0], block_[1]) > largest)) rescue(scores, weights, output);
+    if (ptx::any(ptx::maximum(block_[0], block_[1]) > largest)) rescue(scores, weights, rescale);
     add_block();
   }
   /// After a tile's last block.
@@ -115,7 +115,8 @@ class SoftmaxFp8 : public RowSums {
   }
 
   /// The rare path: redoes a block with its true maximum.
-  TANDEM_DEVICE void rescue(const Scores& scores, Weights& weights, Output& output) {
+  template <class Rescale>
+  TANDEM_DEVICE void rescue(const Scores& scores, Weights& weights, Rescale rescale) {
     float reference[2], factor[2];
     row_extreme(scores, reference);
 #pragma unroll
@@ -125,7 +126,7 @@ class SoftmaxFp8 : public RowSums {
       reference_[r] = reference[r];
       sum_[r] *= factor[r];
     }
-    rescale(output, factor[0], factor[1]);
+    rescale(factor[0], factor[1]);
     exponentials(scores, weights);
   }
 
