@@ -105,25 +105,6 @@ TEST_F(Fp8, OneKeyIsItsValue) {
   for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], stored.value[i % 128], std::abs(out[i]) / 256);
 }
 
-TEST_F(Fp8, LateKeyWithMostOfTheWeightIsExact) {
-  // The first block gives the reference, by which the late key's probability would be rounded from 33.4 to 32.
-  constexpr int64_t late = 200;
-  Quantising how;
-  how.out = Dtype::fp16;
-  const Job job = attended(job_of(1, 300, 64,
-                                  [](int which, int64_t row, int64_t i) -> float {
-                                    if (which == 2) return row == late || row == 5 ? 1 : 0;  // one scale
-                                    if (i % 64 != 0) return 0;
-                                    if (which == 0) return 8;
-                                    return row == 0 ? 10.0F : (row == late ? 11.5F : -40.0F);
-                                  }),
-                           how);
-  const Dequantised stored = dequantised(job);
-  const double score = static_cast<double>(stored.query[0]) * static_cast<double>(stored.key[late * 128]) / 8;
-  EXPECT_GT(score, static_cast<double>(stored.query[0]) * static_cast<double>(stored.key[0]) / 8 + 1);
-  EXPECT_NEAR(numbers(job.out)[0], std::exp(score - static_cast<double>(numbers(job.lse)[0])), 1e-3);
-}
-
 TEST_F(Fp8, ValueMeanComesBack) {
   const Job source = job_of(
       33, 500, 64, [](int which, int64_t, int64_t i) { return which == 2 ? 40 + normal(2, i) : normal(which, i); });

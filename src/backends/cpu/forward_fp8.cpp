@@ -25,7 +25,7 @@ constexpr double ln_2 = 0.69314718055994530942;
 /// A row's reference makes the largest probability of the first block 8, which e4m3 holds exactly: where one key has
 /// most of the weight its rounding is most of the error (a reference of a whole exponent costs a third of the accuracy
 /// on the paper's distribution). The reference moves to a later block's maximum where one of its probabilities would
-/// leave e4m3, or where a key outweighs all before it more than twice: that one takes most of the weight now.
+/// leave e4m3.
 constexpr float headroom = 3, log2_448 = 8.80735492f;
 
 /// Where the parts of a tile's state lie in its scratch.
@@ -56,21 +56,12 @@ struct View {
   View(const Job& j, const Tile& t) : job(j), a(*j.attention), tile(j, t), value_blocks(j.value_scale.rows > 0) {}
 };
 
-/// The largest of a row's exponents, with the value's scales in them or without. A score that is NaN may be passed over
-/// here: it makes the row NaN all the same.
-struct Largest {
-  float exponent, score;
-};
-HWY_INLINE Largest largest_of(const State& state, int64_t row, int64_t columns) {
+/// A score that is NaN may be passed over here: it makes the row NaN all the same.
+HWY_INLINE float largest_of(const float* exponents, int64_t columns) {
   const Floats d;
-  const float* exponents = state.scores + row * key_block;
-  Vector exponent = hn::Set(d, -infinity), score = exponent;
-  for (int64_t c = 0; c < columns; c += lanes) {
-    const Vector e = hn::Load(d, exponents + c);
-    exponent = hn::Max(exponent, e);
-    score = hn::Max(score, hn::Sub(e, hn::Load(d, state.value_exponent + c)));
-  }
-  return {hn::GetLane(hn::MaxOfLanes(d, exponent)), hn::GetLane(hn::MaxOfLanes(d, score))};
+  Vector largest = hn::Set(d, -infinity);
+  for (int64_t c = 0; c < columns; c += lanes) largest = hn::Max(largest, hn::Load(d, exponents + c));
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
 /// Products become exponents of 2: scaled, capped, masked, with the exponent of the value's scale added.
@@ -96,10 +87,9 @@ HWY_INLINE void softmax_row(const State& state, int64_t row, int64_t columns) {
   const Floats d;
   float* scores = state.scores + row * key_block;
   const float before = state.reference[row];
-  const Largest largest = largest_of(state, row, columns);
+  const float largest = largest_of(scores, columns);
   float& reference = state.reference[row];
-  const bool outweighs = largest.exponent - headroom > before && std::exp2(largest.score - before) > 2 * state.sum[row];
-  if (before == -infinity || largest.exponent - before > log2_448 || outweighs) reference = largest.exponent - headroom;
+  if (before == -infinity || largest - before > log2_448) reference = largest - headroom;
   state.factor[row] = before == -infinity ? 0 : (before == reference ? 1 : std::exp2(before - reference));
   // Until a finite score is met the reference is 0: then a row of NaN gives NaN, and not the exponential of nothing.
   const Vector origin = hn::Set(d, reference == -infinity ? 0 : reference);
