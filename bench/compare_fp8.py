@@ -2,10 +2,11 @@
 
     python3 bench/compare_fp8.py --library build/src/libtandem.so --out bench/results/NAME.json [--runs 3]
 
-The grid: about 16,384 tokens, hidden size 2,048, lengths of 512, 2,048 and 8,448. Scales are per head; values are packed
-(tandem) and in rows (tandem_rows); tandem_block has block scales, tandem_mean those and the values' mean taken out, tandem_int8
-queries and keys in int8. All are written by Tandem's quantiser (quantiser: the time of quantising and attending, as TFLOP/s of
-attention). Outputs are checked against float64 attention of the unquantised tensors. Peers: FlashAttention-3 from the wheel
+The grid: about 16,384 tokens, hidden size 2,048, lengths of 512, 2,048 and 8,448. "tandem": scales per head, packed values, their
+mean taken out, sums promoted as the plan does by default. Of the others each differs in what METHODS says: block scales, values in
+rows, the mean left in (sums are promoted often), neither mean nor promotion (as in FlashAttention-3), queries and keys in int8. All
+are written by Tandem's quantiser; quantise_ms is its time with tandem_block, and tandem_both and fa3_both are TFLOP/s of attention
+with quantising (FlashAttention-3: casts by PyTorch, scales of 1) in the time. Outputs are checked against float64 attention of the unquantised tensors. Peers: FlashAttention-3 from the wheel
 fa3-fwd, which takes values in rows and scales per head; an 8192^3 product of cuBLAS with fast accumulation.
 """
 import math
@@ -25,12 +26,13 @@ except ImportError:
     fa3 = None
 
 E4M3 = torch.float8_e4m3fn
-METHODS = {  # scales, values, mean taken out, type of query and key
-    "tandem": (SCALE_HEAD, VALUE_PACKED, 0, E4M3),
-    "tandem_rows": (SCALE_HEAD, VALUE_ROWS, 0, E4M3),
-    "tandem_block": (SCALE_BLOCK, VALUE_PACKED, 0, E4M3),
-    "tandem_mean": (SCALE_BLOCK, VALUE_PACKED, 1, E4M3),
-    "tandem_int8": (SCALE_BLOCK, VALUE_PACKED, 0, torch.int8),
+METHODS = {  # scales, values, mean taken out, promotion, type of query and key
+    "tandem": (SCALE_HEAD, VALUE_PACKED, 1, 1, E4M3),
+    "tandem_block": (SCALE_BLOCK, VALUE_PACKED, 1, 1, E4M3),
+    "tandem_rows": (SCALE_HEAD, VALUE_ROWS, 1, 1, E4M3),
+    "tandem_with_mean": (SCALE_HEAD, VALUE_PACKED, 0, 1, E4M3),
+    "tandem_unpromoted": (SCALE_HEAD, VALUE_PACKED, 0, 0, E4M3),
+    "tandem_int8": (SCALE_BLOCK, VALUE_PACKED, 1, 1, torch.int8),
 }
 
 
@@ -45,7 +47,7 @@ class Attention:
     """A quantiser and a forward plan on the same 8-bit tensors; both as launch(stream)."""
 
     def __init__(self, library, inputs, causal, method):
-        granularity, layout, mean, dtype = METHODS[method]
+        granularity, layout, mean, promote, dtype = METHODS[method]
         query, key, value = inputs
         batch, rows, heads, dim = query.shape
         groups = -(-rows // 16)
@@ -57,7 +59,7 @@ class Attention:
         kind |= {"quantization_value_layout": layout, "quantization_value_mean": mean}
         described = [Tensor.of(t) for t in eight]
         forward = dict(zip(("query", "key", "value"), described), out=Tensor.of(self.out))
-        plan = library.plan(mask_causal=int(causal), **forward, **kind)
+        plan = library.plan(mask_causal=int(causal), quantization_promote=promote, **forward, **kind)
         sizes = plan.block_rows if granularity == SCALE_BLOCK else (rows, rows, rows)
         if granularity == SCALE_BLOCK:
             kind |= {f"quantization_{name}_rows": n for name, n in zip(("query", "key", "value"), sizes)}
@@ -112,13 +114,17 @@ def measure(library, head_dim, causal, seqlen):
             def both(s):
                 attention.quantise(s)
                 attention.attend(s)
-            figures["quantiser"] = flop / milliseconds(both, flop) / 1e9
-    figures["fa3"] = None
+            figures["quantise_ms"] = milliseconds(attention.quantise, flop)
+            figures["tandem_both"] = flop / milliseconds(both, flop) / 1e9
+    figures["fa3"] = figures["fa3_both"] = None
     if fa3 is not None:
         eight = [t.to(E4M3) for t in inputs]
         scale = torch.ones(batch, heads, device="cuda")
-        figures["fa3"] = flop / milliseconds(
-            lambda _: fa3(*eight, causal=causal, q_descale=scale, k_descale=scale, v_descale=scale), flop) / 1e9
+
+        def attend(tensors):
+            return fa3(*tensors, causal=causal, q_descale=scale, k_descale=scale, v_descale=scale)
+        figures["fa3"] = flop / milliseconds(lambda _: attend(eight), flop) / 1e9
+        figures["fa3_both"] = flop / milliseconds(lambda _: attend([t.to(E4M3) for t in inputs]), flop) / 1e9
     return batch, heads, figures
 
 
@@ -137,7 +143,7 @@ def main():
         peers = {name: [run[1][i][2][name] for run in runs] for name in runs[0][1][i][2]}
         row = {"pass": "forward", "dtype": "e4m3", "head_dim": head_dim, "mask": "causal" if causal else "full",
                "seqlen": seqlen, "batch": batch, "heads": heads}
-        row |= {name: None if None in values else round(statistics.median(values), 1) for name, values in peers.items()}
+        row |= {name: None if None in values else round(statistics.median(values), 4 if name.endswith("ms") else 1) for name, values in peers.items()}
         row |= {"cudnn": None, "cublas": round(ceiling, 1), "over_cublas": round(row["tandem"] / ceiling, 3),
                 "spread": round((max(peers["tandem"]) - min(peers["tandem"])) / statistics.median(peers["tandem"]), 4)}
         rows.append(row)
