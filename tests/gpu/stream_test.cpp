@@ -258,7 +258,8 @@ TEST_F(GpuStream, N6_GraphOfTheQuantiser) {
     for (const tools::Role& role : tools::roles()) {
       const Tensor& tensor = eager.*role.tensor;
       if (!tensor.present() || !role.used(Pass::quantize) || role.written(Pass::quantize)) continue;
-      memory_->upload((placed.arguments.*role.view).data, tensor.bytes.data(), tensor.bytes.size());
+      const Bytes elements = tools::array_of(tensor).bytes;  // of the tensor itself, without what surrounds it
+      memory_->upload((placed.arguments.*role.view).data, elements.data(), elements.size());
     }
     run(eager);
     graph.launch(stream.get());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/sm90/backward/variants.hpp"
+#include "backends/sm90/forward/params.hpp"
 #include "backends/sm90/forward_fp8/variants.hpp"
 #include "backends/sm90/kernels.hpp"
 
@@ -61,7 +62,7 @@ TEST(Variants, Of8BitsFitAnSm) {
               0U);
     EXPECT_LE(c.shared_bytes(), shared_limit);
     EXPECT_EQ(c.shared_bytes() % 1024, 0);
-    EXPECT_LE(c.consumers, 3) << "Tile has room for three consumers";
+    EXPECT_LE(c.consumers, forward::max_consumers) << "Tile has room for no more";
     EXPECT_EQ(c.tile_key % 32, 0) << "weights are wgmma operands of 32 keys";
     EXPECT_LE(128 * (c.registers_producer() + c.consumers * c.registers_consumer()), register_file);
   }
@@ -73,7 +74,7 @@ TEST(Variants, FitAnSm) {
     const auto& c = variant.config;
     EXPECT_LE(c.shared_bytes(), shared_limit);
     EXPECT_EQ(c.shared_bytes() % 1024, 0);
-    EXPECT_LE(c.consumers, 3) << "Tile has room for three consumers";
+    EXPECT_LE(c.consumers, forward::max_consumers) << "Tile has room for no more";
     EXPECT_EQ(c.tile_key % 16, 0) << "weights are wgmma operands of 16 keys";
     EXPECT_LE(c.tile_key, 256) << "a TMA box and a wgmma have at most 256";
     EXPECT_EQ(c.head_dim % 32, 0);
