@@ -6,8 +6,9 @@ The grid: about 16,384 tokens, hidden size 2,048, lengths of 512, 2,048 and 8,44
 mean taken out, sums promoted as the plan does by default. Of the others each differs in what METHODS says: block scales, values in
 rows, the mean left in (sums are promoted often), neither mean nor promotion (as in FlashAttention-3), queries and keys in int8. All
 are written by Tandem's quantiser; quantise_ms is its time with tandem_block, and tandem_both and fa3_both are TFLOP/s of attention
-with quantising (FlashAttention-3: casts by PyTorch, scales of 1) in the time. Outputs are checked against float64 attention of the unquantised tensors. Peers: FlashAttention-3 from the wheel
-fa3-fwd, which takes values in rows and scales per head; an 8192^3 product of cuBLAS with fast accumulation.
+with quantising (FlashAttention-3: casts by PyTorch, scales of 1) in the time. Outputs are checked against float64 attention of
+the unquantised tensors. Peers: FlashAttention-3 from the wheel fa3-fwd, which takes values in rows and scales per head; an 8192^3
+product of cuBLAS with fast accumulation.
 """
 import math
 import statistics

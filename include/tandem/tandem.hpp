@@ -170,8 +170,9 @@ struct Quantization {
   /// scale, so not every number can be served.
   int query_rows = 0, key_rows = 0, value_rows = 0;
   ValueLayout value_layout = ValueLayout::packed;
-  /// Quantising: the mean of each head and channel of value is taken out and written to value_mean; forward: it is
-  /// added to out. Exact, since each row of the softmax sums to 1; it keeps sums small (see `promote`).
+  /// Quantising: the mean of each head and channel of value is taken out and written to value_mean (read from there
+  /// with known_mean); forward: it is added to out. Exact, since each row of the softmax sums to 1; it keeps sums small
+  /// (see `promote`).
   bool value_mean = false;
   /// Forward: partial sums of the tensor cores, which truncate, are promoted to float32 sums. Off is faster and wrong
   /// by percents for long sequences whose values have a mean.

@@ -150,7 +150,8 @@ void plan_workspace(BackwardPlan& plan, const Attention& a) {
   const Config& c = plan.variant->config;
   const auto blocks = static_cast<size_t>(plan.blocks.per_head) * static_cast<size_t>(a.query_heads);
   const auto rows = blocks * static_cast<size_t>(c.tile_query);
-  plan.statistics_at = reserve(plan, rows * 2 * sizeof(float));
+  // Never nothing: tensors without rows are mapped to the workspace.
+  plan.statistics_at = reserve(plan, std::max<size_t>(1, rows * 2 * sizeof(float)));
   if (plan.dynamic) plan.counter_at = reserve(plan, sizeof(int32_t));
   if (plan.queries.dynamic) plan.queries.counter_at = reserve(plan, sizeof(int32_t));
   if (plan.query_variant != nullptr) return;

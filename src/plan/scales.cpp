@@ -29,9 +29,10 @@ const char* scale_shape(const Attention& attention, const Scaled& scaled) {
   return attention.packed_key ? "(key_heads, total_key / rows + batch)" : "(batch, key_heads, ceil(seqlen_key / rows))";
 }
 
-/// A float32 tensor that belongs to another: its dtype, device and sizes; `meaning` says what the sizes stand for.
+/// A float32 tensor that belongs to another: its dtype, device and sizes; `meaning` says what the sizes stand for. What
+/// is `written` must not overlap itself.
 Status check_floats(const char* name, const Attention& attention, const TensorSpec& expected, const char* meaning,
-                    const TensorSpec& spec) {
+                    const TensorSpec& spec, bool written) {
   if (Status status = check_spec(name, spec, false); !status.ok()) return status;
   if (spec.dtype != Dtype::fp32) {
     return error(Code::invalid_argument, name, "%s has dtype %s; it must be fp32 of sizes %s, %s", name,
@@ -46,7 +47,7 @@ Status check_floats(const char* name, const Attention& attention, const TensorSp
     return error(Code::invalid_argument, name, "%s has sizes %s; they must be %s, %s", name, shape_text(spec).text,
                  shape_text(expected).text, meaning);
   }
-  return attention.pass == Pass::quantize ? check_distinct(name, spec) : Status{};
+  return written ? check_distinct(name, spec) : Status{};
 }
 
 /// Kernels read and write floats one by one, so that no more need be promised of their address.
@@ -61,7 +62,8 @@ Status complete_scale(Attention& attention, const Scaled& scaled) {
   const TensorSpec expected = scale_spec(attention, scaled);
   TensorSpec& spec = attention.*scaled.resolved;
   if (!spec.present()) spec = expected;
-  if (Status status = check_floats(scaled.scale, attention, expected, scale_shape(attention, scaled), spec);
+  if (Status status = check_floats(scaled.scale, attention, expected, scale_shape(attention, scaled), spec,
+                                   attention.pass == Pass::quantize);
       !status.ok()) {
     return status;
   }
@@ -191,7 +193,8 @@ Status resolve_value_mean(const Problem& problem, Attention& attention) {
   const int64_t size[] = {attention.batch, attention.key_heads, attention.value_dim};
   const TensorSpec expected = row_major(Dtype::fp32, attention.device, size, 3);
   const TensorSpec& spec = problem.value_mean.present() ? problem.value_mean : expected;
-  if (Status status = check_floats("value_mean", attention, expected, "(batch, key_heads, value_dim)", spec);
+  if (Status status = check_floats("value_mean", attention, expected, "(batch, key_heads, value_dim)", spec,
+                                   attention.pass == Pass::quantize && attention.searches_mean());
       !status.ok()) {
     return status;
   }

@@ -242,6 +242,17 @@ TEST(Quantising, ShapesAndDefaults) {
   ASSERT_TRUE(resolve(Pass::quantize, problem).ok());
 }
 
+TEST(Quantising, AKnownMeanMayBeBroadcast) {
+  Problem problem = quantising_problem();
+  problem.quantization.value_mean = true;
+  problem.value_mean = floats({2, 2, 128});
+  problem.value_mean.stride[0] = 0;  // one for the whole batch
+  expect_fault(resolve(Pass::quantize, problem).status(), invalid, "value_mean", "overlap");
+  problem.quantization.known_mean = true;
+  const auto resolved = resolve(Pass::quantize, problem);
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message;
+}
+
 TEST(Quantising, OneTensorIsEnough) {
   for (const auto kept : {&Problem::query, &Problem::key, &Problem::value}) {
     Problem problem = quantising_problem();

@@ -118,6 +118,14 @@ TEST(BackwardPlan, WorkspaceIsBounded) {
   }
 }
 
+TEST(BackwardPlan, WorkspaceIsNeverNothing) {
+  for (const int64_t dim : {64, 128, 256}) {
+    const auto plan = planned_backward(with_gradients(dense(1, 0, 100, 2, 2, dim, dim)));
+    ASSERT_TRUE(plan.ok()) << plan.status().message;
+    EXPECT_GT(plan->workspace_bytes, 0U) << "tensors without rows are mapped to it";
+  }
+}
+
 TEST(BackwardPlan, WideHeadsHaveAKernelOfQueriesInsteadOfAnAccumulator) {
   for (const int64_t dim : {136, 192, 200, 256}) {
     const Problem problem = with_gradients(dense(4, 1000, 16, dim));

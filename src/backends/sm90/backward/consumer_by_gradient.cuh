@@ -8,6 +8,7 @@
 // So each warpgroup keeps as many columns of its K or V in registers as there is room for.
 #pragma once
 
+#include "backends/sm90/backward/named_barriers.hpp"
 #include "backends/sm90/backward/scheduler.cuh"
 #include "backends/sm90/backward/scores.cuh"
 #include "backends/sm90/backward/shared.cuh"
@@ -169,7 +170,7 @@ class GradientConsumer {
   /// dV leaves through K's memory and dK through V's, each of which its warpgroup alone reads.
   TANDEM_DEVICE void store() {
     Element* staged = of_value ? shared_.key : shared_.value;
-    const int barrier = of_value ? 1 : 2;
+    constexpr int barrier = gradient_barrier(of_value);
     ptx::barrier_sync(barrier, 128);
     stage_rows<Element, Layout>(sum_, staged, of_value ? 1 : params_.scale, tile().keys - tile().first_key, warp_,
                                 lane_);

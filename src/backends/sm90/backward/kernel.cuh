@@ -73,6 +73,8 @@ TANDEM_DEVICE void run(const Params& params) {
     if (warp == 3) {
       announce_tiles(shared, params);
       // The kernel of dQ, which runs before, needn't have ended for this one to begin, but before those behind it do.
+      // What `prepare` wrote is complete: that kernel's blocks let this one begin behind their own wait. It is read
+      // through L2 alone (TMA, bulk copies, atomics): an ordinary load of it would need a wait of its own.
       if constexpr (!by_keys) ptx::wait_for_previous_kernel();
     } else if (first_lane) {
       if (warp == 0)

@@ -9,4 +9,8 @@ namespace tandem::internal::sm90::backward {
 constexpr int turn_barrier(int consumer) { return 1 + consumer; }
 constexpr int turn_threads = 128 * Config::consumers;
 
+/// Division::gradients, which has no turns: the warps of a consumer among themselves. (The kernel of dQ has the forward
+/// kernel's, forward/named_barriers.hpp.)
+constexpr int gradient_barrier(bool of_value) { return of_value ? 1 : 2; }
+
 }  // namespace tandem::internal::sm90::backward

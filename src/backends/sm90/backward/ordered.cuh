@@ -1,5 +1,6 @@
-// In which order tiles of keys add to a query block's dQ: the accumulator isn't cleared, so the tile of the first keys
-// stores its part and the others wait for that; in deterministic mode each waits for all before it.
+// In which order tiles of keys add to a query block's dQ: the accumulator isn't cleared, so the tile that comes first
+// (of the first keys, or upwards of the last) stores its part and the others wait for that; in deterministic mode each
+// waits for all before it.
 #pragma once
 
 #include "backends/sm90/backward/config.hpp"

@@ -1,6 +1,6 @@
-// The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles and loads K, V and the rings
-// of Q and dO by TMA, lines 4 to 8; a thread of each of two warps takes the consumers' tiles from shared memory to
-// global memory, adding those of dQ to the accumulator, lines 18 to 22.
+// The roles of the producer warpgroup (FA-3 Algorithm 3): a warp finds the block's tiles; a thread of another loads K,
+// V and the rings of Q and dO by TMA, lines 4 to 8; a thread of each of two warps takes the consumers' tiles from
+// shared memory to global memory, adding those of dQ to the accumulator, lines 18 to 22.
 #pragma once
 
 #include "backends/sm90/backward/ordered.cuh"

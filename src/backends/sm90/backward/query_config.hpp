@@ -14,7 +14,7 @@ struct QueryConfig {
   static constexpr int consumers = 2;  // warpgroups of 64 query rows each
   static constexpr int tile_key = 64;
   static constexpr int stages = 2, query_buffers = 1, tile_slots = 2;
-  static constexpr bool pingpong = false;  // turns at the tensor cores: 1 to 2% slower (docs/performance-log.md)
+  static constexpr bool pingpong = false;  // turns at the tensor cores: no gain (docs/performance-log.md)
   static constexpr int threads = 128 * (consumers + 1);
   static constexpr int registers_producer = 24, registers_consumer = 240;
 

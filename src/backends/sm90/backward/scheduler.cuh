@@ -9,11 +9,8 @@
 namespace tandem::internal::sm90::backward {
 
 using forward::locate;
+using forward::Position;
 using forward::Sequence;
-
-struct Position {
-  int32_t batch, head, tile;  // tile negative: none
-};
 
 /// Tiles of keys. TileOrder begins with high numbers, but a head's tiles are launched from its first keys on, which
 /// most queries see under a causal mask, unless `upwards`: tiles only wait for those that were launched before (Order).

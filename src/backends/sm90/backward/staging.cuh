@@ -1,4 +1,5 @@
-// The end of a tile (FA-3 Algorithm 3, line 22): dK and dV to 16 bits in shared memory, from where TMA takes them.
+// The end of a tile (FA-3 Algorithm 3, line 22): dK, dV and, beyond d 128, dQ to 16 bits in shared memory, from where
+// TMA takes them.
 #pragma once
 
 #include "backends/sm90/backward/params.hpp"
@@ -7,8 +8,7 @@
 
 namespace tandem::internal::sm90::backward {
 
-/// Writes a warpgroup's 64 rows, chunk by chunk. Rows from `rows` on don't count and are 0 whatever a query's NaN made
-/// of them.
+/// Writes a warpgroup's 64 rows, chunk by chunk. Rows from `rows` on don't count and are 0 whatever a NaN made of them.
 template <class Element, class Layout, int N>
 TANDEM_DEVICE void stage_rows(float (&sum)[N], void* target, float scale, int rows, int warp, int lane) {
   const int row = fragment_row(warp, lane);

@@ -1,4 +1,5 @@
-// The mbarriers that carry tiles, stages and queries between the producer and the consumers of a forward kernel.
+// The mbarriers that carry tiles, stages and queries between the producer and the consumers, of the 8-bit forward and
+// of the backward's kernel of dQ.
 #pragma once
 
 #include "backends/sm90/ptx/ptx.hpp"

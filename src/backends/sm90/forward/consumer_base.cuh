@@ -1,5 +1,6 @@
-// What the consumers of all forward kernels share: the walk over tiles and blocks, releases, turns, the mask. A
-// kernel's consumer derives from it and says what a block's step is.
+// What the consumers of the 8-bit forward and of the backward's kernel of dQ share: the walk over tiles and blocks,
+// releases, turns, the mask. A kernel's consumer derives from it and says what a block's step is. (The 16-bit
+// forward's, forward/consumer.cuh, also runs without a producer and with other overlaps, and has its own.)
 #pragma once
 
 #include "backends/sm90/forward/named_barriers.hpp"

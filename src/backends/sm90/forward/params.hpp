@@ -40,7 +40,7 @@ struct alignas(64) Params {
   float scale_log2;  // softmax scale * log2(e); never 0
 };
 
-constexpr int max_consumers = 4;
+constexpr int max_consumers = 4;  // warpgroups
 
 /// What the producer tells the consumers of a tile, through shared memory.
 struct alignas(16) Tile {

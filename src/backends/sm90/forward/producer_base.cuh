@@ -1,5 +1,5 @@
-// What the producers of forward kernels share: loading a tile's query, keys and values in the order in which the
-// consumers need them. A kernel's producer derives from it.
+// What the producers of the 8-bit forward and of the backward's kernel of dQ share: loading a tile's query, keys and
+// values in the order in which the consumers need them. A kernel's producer derives from it.
 #pragma once
 
 #include "backends/sm90/forward/scheduler.cuh"

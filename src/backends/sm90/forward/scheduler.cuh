@@ -1,4 +1,4 @@
-// Which tile a block works on next. Run by the producer's first warp, all lanes together; everything is run-time
+// Which tile a block works on next. Run by one warp, all lanes together; everything is run-time
 // values, so dense, packed and used lengths share one kernel.
 #pragma once
 
@@ -27,7 +27,7 @@ TANDEM_DEVICE Sequence locate(const Rows& rows, int32_t batch, int32_t sequences
   return sequence;
 }
 
-/// Which tile of which head of which sequence.
+/// Which tile of which head of which sequence; its number is negative where there is none.
 struct Position {
   int32_t batch, head, tile;
 };

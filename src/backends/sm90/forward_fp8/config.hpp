@@ -33,7 +33,7 @@ struct Config {
   constexpr int raw_buffers() const { return transposes() ? (head_dim >= 192 ? 1 : 2) : 0; }
   constexpr int tile_query() const { return 64 * consumers; }
   constexpr int threads() const { return 128 * (consumers + 1); }
-  // As of the 16-bit kernels (forward/config.hpp).
+  // 65,536 an SM, shared by the warpgroups (forward/config.hpp); four consumers get 112 each.
   constexpr int registers_producer() const { return consumers == 2 ? 40 : 32; }
   constexpr int registers_consumer() const { return consumers == 2 ? 232 : consumers == 3 ? 160 : 112; }
   /// Bytes of a warp's float32 sums, or of its staged output.
