@@ -25,6 +25,13 @@ TANDEM_SHARED_FUNCTION constexpr int32_t first_block(int32_t start, int32_t rows
   return start / rows + sequence;
 }
 
+/// dividend / divisor by the divisor's inverse, exact for dividends from 0 to `quotient_limit`: a fraction of a
+/// division's instructions.
+constexpr int32_t quotient_limit = 1 << 21;
+TANDEM_SHARED_FUNCTION constexpr int32_t quotient(int32_t dividend, float inverse) {
+  return static_cast<int32_t>((static_cast<float>(dividend) + 0.5f) * inverse);
+}
+
 /// The Hadamard matrix acts on blocks of so many dimensions: the largest power of two that divides head_dim.
 TANDEM_SHARED_FUNCTION constexpr int32_t hadamard_block(int32_t head_dim) { return head_dim & -head_dim; }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "common/quantized.hpp"
 #include "common/status.hpp"
 #include "plan/scales.hpp"
 
@@ -15,9 +16,9 @@ using sm90::forward_fp8::Config;
 using sm90::forward_fp8::Variant;
 
 /// Keys that the tensor cores may add up before their sum is promoted. They truncate: with values of a mean of one
-/// sigma 512 keys leave an error of 0.5%, 768 of 0.7%; once the mean is taken out 16,384 leave 0.6%, and 131,072 1.2%
-/// (docs/performance-log.md).
-int64_t keys_before_promotion(const Quantization& q) { return q.value_mean ? 16384 : 512; }
+/// sigma 512 keys leave an error of 0.5%, 768 of 0.7%: 640 are whole tiles of 64 and 128; once the mean is taken out
+/// 16,384 leave 0.6%, and 131,072 1.2% (docs/performance-log.md).
+int64_t keys_before_promotion(const Quantization& q) { return q.value_mean ? 16384 : 640; }
 
 /// Whether any sum is long enough to be promoted. Where the variant must not depend on lengths, it could be.
 bool needs_promotion(const Attention& a) {
@@ -32,6 +33,15 @@ Status check_supported(const Attention& a) {
     return error(Code::unsupported, a.head_dim > 256 ? "query" : "value",
                  "the %s backend takes head dims up to 256, not %lld", name(a.backend),
                  static_cast<long long>(std::max(a.head_dim, a.value_dim)));
+  // The kernels find a tile's scales by quotient(), common/quantized.hpp.
+  constexpr int64_t most_rows = int64_t{quotient_limit} * 32;
+  if (a.max_query > most_rows || a.max_key > most_rows)
+    return error(Code::unsupported, a.max_query > most_rows ? "query" : "key",
+                 "the %s backend takes sequences of at most %lld rows, not %lld", name(a.backend),
+                 static_cast<long long>(most_rows), static_cast<long long>(std::max(a.max_query, a.max_key)));
+  if (a.query_heads > quotient_limit)
+    return error(Code::unsupported, "query", "the %s backend takes at most %d heads, not %lld", name(a.backend),
+                 quotient_limit, static_cast<long long>(a.query_heads));
   if (a.value_dim % 8 != 0)
     return error(Code::unsupported, "value", "the %s backend takes value dims that are multiples of 8, not %lld",
                  name(a.backend), static_cast<long long>(a.value_dim));
@@ -76,15 +86,16 @@ bool serves(const Variant& variant, const Attention& a) {
 }
 
 /// Of the variants that serve the one with the smallest head dim; of those the one for the longest sequences that these
-/// reach; of those the one with the largest tile.
+/// reach, or for the shortest that they don't; of those the one with the largest tile.
 const Variant* choose_variant(const Attention& a) {
   const int64_t keys = a.options.batch_invariant ? 0 : a.max_key;
+  const auto reached = [&](const Variant& v) { return v.from_keys <= keys ? v.from_keys : -v.from_keys; };
   const Variant* best = nullptr;
   for (const Variant& variant : sm90::forward_fp8_variants) {
-    if (!serves(variant, a) || variant.from_keys > keys) continue;
+    if (!serves(variant, a)) continue;
     const auto better = [&](const Variant& x, const Variant& y) {
       if (x.config.head_dim != y.config.head_dim) return x.config.head_dim < y.config.head_dim;
-      if (x.from_keys != y.from_keys) return x.from_keys > y.from_keys;
+      if (x.from_keys != y.from_keys) return reached(x) > reached(y);
       return x.config.tile_key > y.config.tile_key;
     };
     if (best == nullptr || better(variant, *best)) best = &variant;

@@ -8,6 +8,7 @@ FA-3 paper's appendix B.2 reads from the machine code)."""
 import glob
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import repository  # noqa: E402
 
 LIBRARY_BYTES = 10 << 20
+VARIANTS_FP8 = pathlib.Path(repository.ROOT, "src/backends/sm90/forward_fp8/variants.hpp")
 STEP = re.compile(r"\b([HQI]GMMA|WARPGROUP\.DEPBAR|MUFU\.EX2|BRA|EXIT)\b[^;]*")
 
 
@@ -89,9 +91,11 @@ def forward_faults(name, code):
         return [f"{name}: no {product}, so the products aren't in the tensor cores"], 0
     steps = overlaps(code)
     if eight_bits:
-        # A masked and an unmasked body for each of two stages; some wait for O first. Where a second query fits, S of the
-        # next tile beside O of this one's last block as well.
-        expected = 4 if re.search(r"_(d256|d256_rows|d192_rows)$", name) else 5
+        # As many bodies of a step as the variant says; some wait for O first. Where a second query fits, S of the next tile
+        # beside O of this one's last block as well.
+        variant = re.search(rf'^ *{{"{name}", (.*)$', VARIANTS_FP8.read_text(encoding="utf-8"), re.MULTILINE)[1]
+        bodies = re.search(r"\.bodies = (\d)", variant)
+        expected = int(bodies[1] if bodies else 4) + (".query_buffers = 1" not in variant)
         return ([] if len(steps) == expected else
                 [f"{name}: {len(steps)} steps with S and O in the tensor cores, not {expected}"]), 0
     if len(steps) != 2:  # a masked and an unmasked body

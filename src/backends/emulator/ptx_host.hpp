@@ -222,6 +222,7 @@ TANDEM_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d) {
 TANDEM_DEVICE float as_float(int bits) { return std::bit_cast<float>(bits); }
 TANDEM_DEVICE float as_float(float x) { return x; }
 TANDEM_DEVICE int as_int(float x) { return std::bit_cast<int>(x); }
+TANDEM_DEVICE uint32_t low_bits(int count) { return count < 32 ? (1u << count) - 1 : ~0u; }
 TANDEM_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
   uint32_t result = 0;

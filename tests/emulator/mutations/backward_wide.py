@@ -54,7 +54,7 @@ OF_QUERIES = [
     ("statistics of the block before", {NUMBERS, UNINITIALISED, "out of bounds"}, [edit(CONSUMER, "(first + block) * 2 * p.blocks.tile", "(first + block - 1) * 2 * p.blocks.tile")]),
     ("rows of both warpgroups stored in one place", {NUMBERS, "race in global memory"}, [edit(CONSUMER, "c * Layout::chunk_columns, tile.map_row + row, tile.head", "c * Layout::chunk_columns, tile.map_row + tile.row, tile.head")]),
     ("scale left out", {NUMBERS}, [edit(CONSUMER, "staged, query_params_.scale, tile.queries - row", "staged, 1, tile.queries - row")]),
-    ("key loaded before the value that its place is waited for with", {DEADLOCK}, [edit(QUERY_PRODUCER, "load_key(block); load_value(block); }", "if (block > last) load_key(block - 1); load_value(block); }")]),
+    ("key loaded before the value that its place is waited for with", {DEADLOCK}, [edit(QUERY_PRODUCER, "load_key(block); load_value(block); }", "if (block - 1 != end) load_key(block - 1); load_value(block); }")]),
     ("producer doesn't wait for dO's memory", {OVERWRITE, ARRIVALS, RACE}, [edit(QUERY_PRODUCER, "shared_.grad_out_empty[w], grad_out_parity_);", "shared_.grad_out_empty[w], 0);")]),
     ("tile announced over one in use", {RACE, ARRIVALS}, [edit(QUERY_PRODUCER, "ptx::wait(shared.tile_empty[slot.stage], slot.parity ^ 1);", "")]),
     ("passed blocks' values never given back", {DEADLOCK}, [edit(BASE, "ptx::wait(shared_.value_full[value_.stage], value_.parity); release_value();", "ptx::wait(shared_.value_full[value_.stage], value_.parity); value_.next();")]),

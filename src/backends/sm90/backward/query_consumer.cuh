@@ -70,8 +70,8 @@ class QueryConsumer : public forward::ConsumerBase<QueryConsumer<config>, config
     finish_block();
   }
   template <class Masked>
-  TANDEM_DEVICE void steps(const forward::Tile& tile, int last, Masked masked) {
-    while (block_ >= last) step(tile, masked);
+  TANDEM_DEVICE void steps(const forward::Tile& tile, int end, Masked masked) {
+    while (this->before(block_, end)) step(tile, masked);
   }
   /// dQ of the block before, then S and dP of this one.
   template <class Masked>
@@ -114,7 +114,7 @@ class QueryConsumer : public forward::ConsumerBase<QueryConsumer<config>, config
           ptx::pack<Element>(scores_[i] * (grad_scores_[i] - d), scores_[i + 1] * (grad_scores_[i + 1] - d));
     }
     key_.next();
-    --block_;
+    block_ += Base::step_to_next;
   }
 
   /// S = Q K^T (line 10).

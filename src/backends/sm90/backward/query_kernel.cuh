@@ -16,7 +16,7 @@ TANDEM_DEVICE void run_query(const QueryParams& params) {
   QueryShared<config>& shared = ptx::fixed_shared<QueryShared<config>>();
   const int warp = ptx::uniform(ptx::thread_index() >> 5);
   if (ptx::thread_index() == 0) {
-    forward::init_barriers<config>(shared, 1, 1);
+    forward::init_barriers<config>(shared, 1, 1, 1);
     for (int w = 0; w < config.consumers; ++w) {
       ptx::init(shared.grad_out_full[w], 1);
       ptx::init(shared.grad_out_empty[w], 1);

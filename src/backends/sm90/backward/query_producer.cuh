@@ -24,8 +24,8 @@ TANDEM_DEVICE void announce_query_tiles(QueryShared<config>& shared, const Query
 }
 
 template <QueryConfig config>
-class QueryProducer : public forward::ProducerBase<QueryProducer<config>, config, QueryShared<config>, 2> {
-  using Base = forward::ProducerBase<QueryProducer<config>, config, QueryShared<config>, 2>;
+class QueryProducer : public forward::ProducerBase<config, QueryShared<config>, 2> {
+  using Base = forward::ProducerBase<config, QueryShared<config>, 2>;
   using Layout = typename Base::QueryLayout;
 
  public:
@@ -52,15 +52,17 @@ class QueryProducer : public forward::ProducerBase<QueryProducer<config>, config
   using Base::shared_;
   using Base::value_;
 
-  /// As in the forward pass from the last block to the first. A key's place is free a step after its value's; dO's is
+  /// In the consumers' order. A key's place is free a step after its value's; dO's is
   /// free last, since the last dQ leaves by it.
   TANDEM_DEVICE void load(const forward::Tile& tile) {
-    const int first = tile.visit.end - 1, last = tile.visit.begin;
+    const int first = forward::first_block<config.upwards>(tile.visit);
+    const int end = forward::end_block<config.upwards>(tile.visit);
     load_key(first);
     this->load_query(tile);
     load_value(first);
     load_grad_out(tile);
-    for (int block = first - 1; block >= last; --block) {
+    for (int block = first + forward::block_step<config.upwards>; block != end;
+         block += forward::block_step<config.upwards>) {
       load_key(block);
       load_value(block);
     }

@@ -7,9 +7,10 @@
 
 namespace tandem::internal::sm90::forward {
 
-/// `value_writers`: that arrive when a stage of values is full; `tile_readers`: besides the consumers' warps.
+/// `key_writers`, `value_writers`: that arrive when a stage of keys or values is full; `tile_readers`: besides the
+/// consumers' warps.
 template <auto config, class SharedMemory>
-TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int tile_readers) {
+TANDEM_DEVICE void init_barriers(SharedMemory& shared, int key_writers, int value_writers, int tile_readers) {
   constexpr int warps = 4 * config.consumers;
   for (int w = 0; w < config.consumers; ++w) {
     for (int b = 0; b < config.query_buffers; ++b) {
@@ -18,7 +19,7 @@ TANDEM_DEVICE void init_barriers(SharedMemory& shared, int value_writers, int ti
     }
   }
   for (int s = 0; s < config.stages; ++s) {
-    ptx::init(shared.key_full[s], 1);
+    ptx::init(shared.key_full[s], key_writers);
     ptx::init(shared.key_empty[s], warps);
   }
   for (int s = 0; s < value_stages<config>(); ++s) {

@@ -18,7 +18,8 @@ struct No {
   static constexpr bool value = false;
 };
 
-/// `Derived` has before_tile(tile), first_block(tile), steps(tile, last, masked), last_output() and after_tile(tile);
+/// `Derived` has before_tile(tile), first_block(tile), steps(tile, end, masked) or, where config.bodies
+/// is 1, steps_in_one_body(tile), last_output() and after_tile(tile);
 /// with a second query buffer tiles overlap, and the first block and the last output are parted into
 /// issue_first_scores(), await_first_scores(), first_weights(tile), issue_last_output() and await_last_output<groups in
 /// flight behind it>().
@@ -58,9 +59,7 @@ class ConsumerBase {
     }
   }
   TANDEM_DEVICE void overlapped_tiles() {
-    if (!take_tile()) return;
-    skip(skipped_before_);
-    self().issue_first_scores();
+    if (!begin_tile()) return;
     self().await_first_scores();
     for (bool more = true; more;) {
       current_ = taken_;
@@ -86,17 +85,20 @@ class ConsumerBase {
     const Tile& tile = shared_.tile[slot_.stage];
     if (ptx::uniform(tile.row) < 0) return false;
     const Range own = tile.own[consumer_];
-    block_ = ptx::uniform(own.end - 1);
-    end_ = ptx::uniform(own.begin);
-    skipped_before_ = ptx::uniform(tile.visit.end - own.end);
-    skipped_behind_ = ptx::uniform(own.begin - tile.visit.begin);
-    full_begin_ = ptx::uniform(tile.full[consumer_].begin);
-    full_end_ = ptx::uniform(tile.full[consumer_].end);
+    const Range full = tile.full[consumer_];
+    const int below = own.begin - tile.visit.begin, above = tile.visit.end - own.end;
+    block_ = ptx::uniform(forward::first_block<config.upwards>(own));
+    end_ = ptx::uniform(forward::end_block<config.upwards>(own));
+    skipped_before_ = ptx::uniform(config.upwards ? below : above);
+    skipped_behind_ = ptx::uniform(config.upwards ? above : below);
+    full_begin_ = ptx::uniform(forward::first_block<config.upwards>(full));
+    full_end_ = ptx::uniform(forward::end_block<config.upwards>(full));
     taken_ = slot_.stage;
     slot_.next();
     return true;
   }
-  TANDEM_DEVICE bool needs_mask(int block) const { return block >= full_end_ || block < full_begin_; }
+  TANDEM_DEVICE bool needs_mask(int block) const { return before(block, full_begin_) || !before(block, full_end_); }
+  static TANDEM_DEVICE bool before(int a, int b) { return config.upwards ? a < b : a > b; }
 
   /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which
   /// they are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets
@@ -115,15 +117,26 @@ class ConsumerBase {
   /// FA-3 Algorithm 2: S of the next block (QK) and O of this one (PV) are in the tensor cores together, and the
   /// softmax of the next runs while the other warpgroup has its turn. All blocks but the first.
   TANDEM_DEVICE void all_steps(const Tile& tile) {
-    // Masked blocks before the full ones, the full ones, masked ones behind (a window's left edge): one loop body.
-    int masked_until = full_end_;
-    while (true) {
-      self().steps(tile, masked_until, Yes{});
-      self().steps(tile, full_begin_, No{});
-      if (block_ < end_) break;
-      masked_until = end_;
+    if constexpr (config.bodies == 1) {
+      self().steps_in_one_body(tile);
+    } else {
+      // Masked blocks before the full ones, the full ones, masked ones behind: one loop body.
+      int masked_until = full_begin_;
+      while (true) {
+        self().steps(tile, masked_until, Yes{});
+        self().steps(tile, full_end_, No{});
+        if (!before(block_, end_)) break;
+        masked_until = end_;
+      }
     }
     release_query();
+  }
+  /// S of the first block of the next tile. False: there is none.
+  TANDEM_DEVICE bool begin_tile() {
+    if (!take_tile()) return false;
+    skip(skipped_before_);
+    self().issue_first_scores();
+    return true;
   }
   /// O of the tile's last block and, beside it and the tile's end, S of the next tile's first: the same overlap across
   /// tiles. False: there is no next one. (ptxas wants no branch between products in flight.)
@@ -137,35 +150,35 @@ class ConsumerBase {
       self().template await_last_output<1>();
       return true;
     }
-    self().issue_last_output();
-    self().template await_last_output<0>();
+    self().last_output();
     skip(skipped);
     if (more) self().issue_first_scores();
     return more;
   }
 
-  /// Hides the keys that a row doesn't see. Columns are compared with each row's range, both relative to this thread's
-  /// first column.
+  /// Hides the keys that a row doesn't see: a bit for each of this thread's columns, since eight bits become predicates
+  /// by one instruction.
   template <class Score, int count>
   TANDEM_DEVICE void mask(Score (&scores)[count], const Tile& tile, int block, Score hidden) {
     const int row = tile.row + 64 * consumer_ + fragment_row(warp_, lane_);
     const int first_column = block * config.tile_key + fragment_column(lane_, 0);
-    int begin[2], end[2];
+    static_assert(count <= 64, "a row's columns have a bit each");
+    uint32_t visible[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       Range seen{0, 0};
       if (row + 8 * r < tile.queries) seen = visible_keys(row + 8 * r, tile.keys, tile.diagonal, params_.window);
-      begin[r] = seen.begin - first_column;
-      end[r] = seen.end - first_column;
+      visible[r] = columns_before(seen.end - first_column) & ~columns_before(seen.begin - first_column);
     }
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      if (fragment_column(0, i) >= end[fragment_upper(i)]) scores[i] = hidden;
-    if (params_.window.left < Window::unlimited) {
-#pragma unroll
-      for (int i = 0; i < count; ++i)
-        if (fragment_column(0, i) < begin[fragment_upper(i)]) scores[i] = hidden;
-    }
+      if ((visible[fragment_upper(i)] >> fragment_bit(i) & 1) == 0) scores[i] = hidden;
+  }
+
+  /// The bits of a thread's columns of one row that lie before `column`, relative to its first one.
+  static TANDEM_DEVICE uint32_t columns_before(int column) {
+    const int positive = greatest(column, 0);
+    return ptx::low_bits(positive / 8 * 2 + least(positive % 8, 2));
   }
 
   // Releases are one arrival a warp; a stage is empty when all warps of all consumers have arrived.
@@ -194,6 +207,7 @@ class ConsumerBase {
   SharedMemory& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
+  static constexpr int step_to_next = block_step<config.upwards>;
   RingPosition<config.stages> key_;
   RingPosition<value_stages<config>()> value_;
   RingPosition<config.tile_slots> slot_;

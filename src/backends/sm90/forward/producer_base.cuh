@@ -1,5 +1,5 @@
-// What the producers of the 8-bit forward and of the backward's kernel of dQ share: loading a tile's query, keys and
-// values in the order in which the consumers need them. A kernel's producer derives from it.
+// What the producers of the 8-bit forward and of the backward's kernel of dQ share: loading a tile's queries, and
+// blocks of keys and values. A kernel's producer derives from it and knows the order in which its consumers need them.
 #pragma once
 
 #include "backends/sm90/forward/scheduler.cuh"
@@ -19,8 +19,7 @@ TANDEM_DEVICE KeyRows key_rows(const Params& params, const Tile& tile) {
   return {ragged_rows - tile.keys, head, offset + tile.keys, ragged_rows};
 }
 
-/// `Derived` has load_key(block) and load_value(block).
-template <class Derived, auto config, class SharedMemory, int element_bytes>
+template <auto config, class SharedMemory, int element_bytes>
 class ProducerBase {
  public:
   TANDEM_DEVICE ProducerBase(SharedMemory& shared, const Params& params)
@@ -28,19 +27,6 @@ class ProducerBase {
 
  protected:
   using QueryLayout = ChunkLayout<config.head_dim, element_bytes>;  // of queries and keys
-
-  TANDEM_DEVICE Derived& self() { return static_cast<Derived&>(*this); }
-
-  /// From the last block to the first, since the masked ones are last; a value block is needed one step after its key.
-  TANDEM_DEVICE void load(const Tile& tile) {
-    const int first = tile.visit.end - 1, last = tile.visit.begin;
-    self().load_key(first);
-    load_query(tile);
-    for (int block = first; block >= last; --block) {
-      if (block > last) self().load_key(block - 1);
-      self().load_value(block);
-    }
-  }
 
   TANDEM_DEVICE void prefetch() const {
     if (!issuer_) return;

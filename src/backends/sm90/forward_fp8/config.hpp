@@ -2,6 +2,8 @@
 // device.
 #pragma once
 
+#include <limits>
+
 #include "common/mask.hpp"
 #include "tandem/tandem.hpp"
 
@@ -16,6 +18,10 @@ struct Config {
   int query_buffers = 2;
   // Tiles that the scheduler may describe ahead: finding one takes longer than working on a short one.
   int tile_slots = 4;
+  bool upwards = true;  // the order of blocks, forward/params.hpp
+  // Copies of a step's code: one for each stage, masked or not, so that addresses and descriptors are constants (4);
+  // masked or not (2); or one. Short tiles pass all of a kernel's code, and wait for what isn't in the cache.
+  int bodies = 4;
   // In a turn at the tensor cores O of one block comes before S of the next; else after it.
   bool output_first = false;
   // Else the turn is given before O's last product, so that the next consumer's first one follows without a gap.
@@ -42,7 +48,7 @@ struct Config {
   constexpr int shared_bytes() const {
     const int query = query_buffers * consumers * 64 * head_dim;
     const int ring = (2 * stages + raw_buffers()) * tile_key * head_dim;
-    const int barriers = 8 * (2 * consumers * query_buffers + 4 * stages + 2 * tile_slots + 1 + 2 * raw_buffers());
+    const int barriers = 8 * (2 * consumers * query_buffers + 4 * stages + 3 * tile_slots + 1 + 2 * raw_buffers());
     const int scales = 16 * stages, slots = tile_slots * (272 + 4 * head_dim + 128);  // TileScales, Tile
     return ceil_divide(query + ring + 4 * consumers * output_bytes() + ceil_divide(barriers, 16) * 16 + scales + slots,
                        1024) *
@@ -50,6 +56,9 @@ struct Config {
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };
+
+/// Variant::from_keys of what serves where nothing else does.
+inline constexpr int never = std::numeric_limits<int>::max();
 
 struct Variant {
   const char* name;

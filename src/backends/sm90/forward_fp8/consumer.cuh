@@ -2,6 +2,8 @@
 // as the tensor cores leave them (values are packed to suit), and now and then the promotion of O to float32 sums.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/sm90/forward/consumer_base.cuh"
 #include "backends/sm90/forward_fp8/epilogue.cuh"
 #include "backends/sm90/forward_fp8/promotion.cuh"
@@ -39,7 +41,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
 
   TANDEM_DEVICE void before_tile(const Tile&) {
     promoted_ = false;
-    promote_below_ = block_ - fp8_params_.promote_every;
+    promote_at_ = block_ + fp8_params_.promote_every * Base::step_to_next;
   }
   /// S and P of the first block.
   TANDEM_DEVICE void first_block(const Tile& tile) {
@@ -62,7 +64,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     clear_output();
     if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
     softmax_.first(scores_, weights_);
-    --block_;
+    block_ += Base::step_to_next;
   }
   /// O of the last block.
   TANDEM_DEVICE void last_output() {
@@ -78,6 +80,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   /// Of the groups in flight all but the `behind` last are waited for.
   template <int behind>
   TANDEM_DEVICE void await_last_output() {
+    softmax_.finish();  // beside the products
     ptx::wgmma_wait<behind>(output_, weights_);
     if (lane_ == 0) ptx::arrive(shared_.value_empty[key_.stage ^ 1]);
     value_ = key_;
@@ -86,51 +89,78 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
     if constexpr (config.promotes) {
       if (promoted_) promotion().add_to(output_);
     }
-    softmax_.finish();
     Epilogue<config>{shared_, fp8_params_, tile, shared_.tile_scales[this->current_], consumer_, warp_, lane_}.store(
         output_, softmax_);
   }
 
-  /// Down to block `last`, with promotions between: the loop itself counts nothing else.
+  /// Until block `end`, with promotions between: the loop itself counts nothing else.
   template <class Masked>
-  TANDEM_DEVICE void steps(const Tile& tile, int last, Masked masked) {
-    while (block_ >= last) {
-      const int until = config.promotes ? greatest(last, promote_below_) : last;
-      for (; block_ >= until; --block_) {
-        // One body a stage, so that addresses and descriptors are constants.
-        if (key_.stage == 0)
-          step<0>(tile, masked);
+  TANDEM_DEVICE void steps(const Tile& tile, int end, Masked masked) {
+    while (this->before(block_, end)) {
+      int until = end;
+      if (config.promotes && this->before(promote_at_, end)) until = promote_at_ + Base::step_to_next;
+      for (; this->before(block_, until); block_ += Base::step_to_next) {
+        if constexpr (config.bodies == 2)
+          step(tile, key_.stage, masked);
+        else if (key_.stage == 0)
+          step(tile, Stage<0>{}, masked);
         else
-          step<1>(tile, masked);
+          step(tile, Stage<1>{}, masked);
       }
       if constexpr (config.promotes) {
-        if (block_ < promote_below_ && block_ >= end_) promote();
+        if (this->before(promote_at_, block_) && this->before(block_, end_)) promote();
       }
     }
   }
-  template <int stage, class Masked>
-  TANDEM_DEVICE void step(const Tile& tile, Masked) {
-    if constexpr (config.output_first)
-      output_and_scores<stage>();
-    else
-      scores_and_output<stage>();
+  template <class StageNumber, class Masked>
+  TANDEM_DEVICE void step(const Tile& tile, StageNumber stage, Masked) {
+    issue_step(stage);
     if constexpr (Masked::value) this->mask(scores_, tile, block_, softmax_.masked());
-    softmax_.next(scores_, weights_, [&](float factor0, float factor1) {
-      rescale(output_, factor0, factor1);
+    softmax_.next(scores_, weights_, Rescale{*this});
+  }
+  /// The same by one body.
+  TANDEM_DEVICE void steps_in_one_body(const Tile& tile) {
+    while (this->before(block_, end_)) {
+      issue_step(key_.stage);
+      if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
+      softmax_.next(scores_, weights_, Rescale{*this});
+      const bool promotes = config.promotes && block_ == promote_at_;
+      block_ += Base::step_to_next;
       if constexpr (config.promotes) {
-        if (promoted_) promotion().scale(factor0, factor1);
+        if (promotes && this->before(block_, end_)) promote();
       }
-    });
+    }
+  }
+  /// What the softmax does to sums when their reference moves.
+  struct Rescale {
+    Consumer& consumer;
+    TANDEM_DEVICE void operator()(float factor0, float factor1) const {
+      rescale(consumer.output_, factor0, factor1);
+      if constexpr (config.promotes) {
+        if (consumer.promoted_) consumer.promotion().scale(factor0, factor1);
+      }
+    }
+  };
+  /// A stage's number as a type.
+  template <int number>
+  using Stage = std::integral_constant<int, number>;
+
+  template <class StageNumber>
+  TANDEM_DEVICE void issue_step(StageNumber stage) {
+    if constexpr (config.output_first)
+      output_and_scores(stage);
+    else
+      scores_and_output(stage);
   }
   /// S of this block, then O of the one before, whose values are in the other stage (Algorithm 2, lines 8 to 14).
-  template <int stage>
-  TANDEM_DEVICE void scores_and_output() {
-    await_key<stage>();
+  template <class StageNumber>
+  TANDEM_DEVICE void scores_and_output(StageNumber stage) {
+    await_key(stage);
     this->wait_turn();
     clear_scores();
     ptx::wgmma_fence(scores_, output_, weights_);
     issue_scores(key_descriptor(stage), query_descriptor());
-    await_value<stage>();
+    await_value(stage);
     ptx::wgmma_fence();
     if constexpr (config.late_turn)
       issue_output(value_descriptor(stage ^ 1), No{});
@@ -138,50 +168,50 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
       issue_output(value_descriptor(stage ^ 1), Yes{});
     if (fp8_params_.scales_by_block) take_scales(stage);
     ptx::wgmma_wait<1>(scores_);
-    free_key<stage>();
+    free_key(stage);
     ptx::wgmma_wait<0>(output_, weights_);
     if constexpr (config.late_turn) this->give_turn();
-    free_value<stage>();
+    free_value(stage);
   }
   /// The same with O first: the next turn begins as soon as S is issued.
-  template <int stage>
-  TANDEM_DEVICE void output_and_scores() {
-    await_value<stage>();
+  template <class StageNumber>
+  TANDEM_DEVICE void output_and_scores(StageNumber stage) {
+    await_value(stage);
     this->wait_turn();
     clear_scores();
     ptx::wgmma_fence(scores_, output_, weights_);
     issue_output(value_descriptor(stage ^ 1), No{});
-    await_key<stage>();
+    await_key(stage);
     ptx::wgmma_fence();
     issue_scores(key_descriptor(stage), query_descriptor());
     this->give_turn();
     if (fp8_params_.scales_by_block) take_scales(stage);
     ptx::wgmma_wait<1>(output_, weights_);
-    free_value<stage>();
+    free_value(stage);
     ptx::wgmma_wait<0>(scores_);
-    free_key<stage>();
+    free_key(stage);
   }
 
   // With two stages the position of values, one block behind, follows from that of keys; the two agree between tiles.
   static_assert(config.stages == 2);
-  template <int stage>
-  TANDEM_DEVICE void await_key() {
+  template <class StageNumber>
+  TANDEM_DEVICE void await_key(StageNumber stage) {
     ptx::wait(shared_.key_full[stage], key_.parity);
   }
-  template <int stage>
-  TANDEM_DEVICE void await_value() {
+  template <class StageNumber>
+  TANDEM_DEVICE void await_value(StageNumber stage) {
     ptx::wait(shared_.value_full[stage ^ 1], key_.parity ^ stage ^ 1);
   }
-  template <int stage>
-  TANDEM_DEVICE void free_key() {
+  template <class StageNumber>
+  TANDEM_DEVICE void free_key(StageNumber stage) {
     if (lane_ == 0) ptx::arrive(shared_.key_empty[stage]);
   }
   /// And the step's end.
-  template <int stage>
-  TANDEM_DEVICE void free_value() {
+  template <class StageNumber>
+  TANDEM_DEVICE void free_value(StageNumber stage) {
     if (lane_ == 0) ptx::arrive(shared_.value_empty[stage ^ 1]);
     key_.stage = stage ^ 1;
-    if constexpr (stage == 1) key_.parity ^= 1;
+    key_.parity ^= stage;
   }
 
   /// The scales of the block whose keys have landed; one for all lanes, in uniform registers. Never 0, so that masked
@@ -239,15 +269,18 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
 
   TANDEM_DEVICE Promotion<config> promotion() { return {shared_.output[consumer_][warp_], lane_}; }
   TANDEM_DEVICE void promote() {
-    if (!promoted_) Epilogue<config>::await_buffer(lane_);
-    promotion().take(output_, promoted_);
+    if (!promoted_) {
+      Epilogue<config>::await_buffer(lane_);
+      promotion().clear();
+    }
+    promotion().take(output_);
     promoted_ = true;
-    promote_below_ = block_ - fp8_params_.promote_every;
+    promote_at_ = block_ + (fp8_params_.promote_every - 1) * Base::step_to_next;
   }
 
   const Params& fp8_params_;
   float query_scale_ = 1;
-  int promote_below_ = 0;  // the block below which O is promoted again
+  int promote_at_ = 0;  // the block whose scores are the last ones before O is promoted again: its values come later
   bool promoted_ = false;
   RowSoftmax softmax_;
   typename RowSoftmax::Scores scores_;

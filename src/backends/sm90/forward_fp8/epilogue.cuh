@@ -27,19 +27,17 @@ struct Epilogue {
     const float weight[2] = {sum[0] * factor[0], sum[1] * factor[1]};
 #pragma unroll
     for (int r = 0; r < 2; ++r) factor[r] *= scales.values[0];
-    if (params.value_mean == nullptr)
-      rescale(output, factor[0], factor[1]);
-    else if (params.sinks == nullptr && !ptx::any(sum[0] == 0 || sum[1] == 0))
-      add_mean(output, factor, [](int, float mean) { return mean; });
-    else
+    if (params.sinks != nullptr || ptx::any(sum[0] == 0 || sum[1] == 0))
       add_mean(output, factor, [&](int r, float mean) { return weight[r] * mean; });
+    else
+      add_mean(output, factor, [](int, float mean) { return mean; });
     await_buffer(lane);
-    if (params.out_dtype == Dtype::bf16)
-      stage16<bf16>(output);
+    if (params.out_dtype == Dtype::e4m3)
+      stage8(output);
     else if (params.out_dtype == Dtype::fp16)
       stage16<fp16>(output);
     else
-      stage8(output);
+      stage16<bf16>(output);
     ptx::fence_proxy_async();
     ptx::sync_warp();
     // Uniform, since ptxas would loop over the values of a warp otherwise.
@@ -62,7 +60,7 @@ struct Epilogue {
  private:
   TANDEM_DEVICE uint8_t* buffer() const { return shared.output[consumer][warp]; }
 
-  /// O times the factor of its row, and the mean as `weigh` gives it for a row.
+  /// O times the factor of its row, and the mean, 0 where none was taken out, as `weigh` gives it for a row.
   template <class Weigh>
   TANDEM_DEVICE void add_mean(Output& output, const float (&factor)[2], Weigh weigh) const {
     struct alignas(8) Pair {

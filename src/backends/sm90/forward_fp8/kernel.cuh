@@ -17,13 +17,14 @@ TANDEM_DEVICE void run(const Params& params) {
   const int warpgroup = ptx::uniform(ptx::thread_index() >> 7);
   if (ptx::thread_index() == 0) {
     constexpr int transposers = config.transposes() ? Config::transposers : 0;
-    forward::init_barriers<config>(shared, config.transposes() ? transposers : 1, 1 + transposers);
+    forward::init_barriers<config>(shared, 2, config.transposes() ? transposers : 1, 1 + transposers);
     if constexpr (config.transposes()) {
       for (int b = 0; b < config.raw_buffers(); ++b) {
         ptx::init(shared.raw.full[b], 1);
         ptx::init(shared.raw.empty[b], transposers);
       }
     }
+    for (ptx::Barrier& full : shared.scales_full) ptx::init(full, 1);
     ptx::init(shared.patch, 1);
     ptx::fence_barrier_init();
   }

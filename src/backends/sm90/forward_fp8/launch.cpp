@@ -52,18 +52,18 @@ TensorMapSpec packed_value_map(const TensorSpec& spec, void* data, int tile_key,
   return map;
 }
 
-/// A tensor's scales; what a granularity doesn't step over has stride 0.
-Scales scales_of(const TensorSpec& spec, const TensorView& view, Granularity granularity, int rows, bool packed) {
-  Scales scales{static_cast<const float*>(view.data), 0, 0, 0, std::max(rows, 1)};
+/// A tensor's scales, for a kernel that takes `tile` rows at once; what a granularity doesn't step over has stride 0.
+Scales scales_of(const TensorSpec& spec, const TensorView& view, Granularity granularity, int rows, int tile,
+                 bool packed) {
+  Scales scales{static_cast<const float*>(view.data), 0, 0, 0, std::max(rows, 1), 1};
   if (granularity == Granularity::tensor) return scales;
   const bool by_block = granularity == Granularity::block;
   const size_t head = by_block && packed ? 0 : 1;
   if (head == 1) scales.batch = spec.stride[0];
   scales.head = spec.stride[head];
-  if (by_block)
-    scales.block = spec.stride[head + 1];
-  else
-    scales.rows = std::numeric_limits<int32_t>::max();
+  if (!by_block) return scales;
+  scales.block = spec.stride[head + 1];
+  scales.tile_of_block = static_cast<float>(tile) / static_cast<float>(rows);
   return scales;
 }
 
@@ -125,20 +125,22 @@ class ForwardFp8Executable final : public Executable {
   void fill(Params& params, const Arguments& arguments) const noexcept {
     const Attention& a = attention();
     const Quantization& q = a.quantization;
-    params.query_scale = scales_of(a.query_scale, arguments.query_scale, q.query, q.query_rows, a.packed_query);
-    params.key_scale = scales_of(a.key_scale, arguments.key_scale, q.key, q.key_rows, a.packed_key);
-    params.value_scale = scales_of(a.value_scale, arguments.value_scale, q.value, q.value_rows, a.packed_key);
+    const int tile = plan_.variant->config.tile_key;
+    params.query_scale = scales_of(a.query_scale, arguments.query_scale, q.query, q.query_rows, 64, a.packed_query);
+    params.key_scale = scales_of(a.key_scale, arguments.key_scale, q.key, q.key_rows, tile, a.packed_key);
+    params.value_scale = scales_of(a.value_scale, arguments.value_scale, q.value, q.value_rows, tile, a.packed_key);
     if (q.value_mean) {
       params.value_mean = static_cast<const float*>(arguments.value_mean.data);
       params.mean_batch_stride = a.value_mean.stride[0];
       params.mean_head_stride = a.value_mean.stride[1];
       params.mean_channel_stride = a.value_mean.stride[2];
     }
+    params.inverse_group = 1.0f / static_cast<float>(a.group());
     params.least_scale = std::copysign(std::numeric_limits<float>::min(), params.scale_log2);
     params.out_dtype = a.out.dtype;
     params.out_scale = a.out.dtype == Dtype::e4m3 ? static_cast<const float*>(arguments.out_scale.data) : nullptr;
     params.value_dim = static_cast<int32_t>(a.value_dim);
-    params.promote_every = plan_.promote_every > 0 ? plan_.promote_every : std::numeric_limits<int32_t>::max();
+    params.promote_every = plan_.promote_every > 0 ? plan_.promote_every : std::numeric_limits<int32_t>::max() / 2;
     params.scales_by_block = q.key == Granularity::block || q.value == Granularity::block;
     params.patch_values = a.packed_key || a.used_key || a.max_key == 0;
   }

@@ -14,7 +14,8 @@ using forward::Tile;
 struct Scales {
   const float* data;
   int64_t batch, head, block;
-  int32_t rows;  // of a block
+  int32_t rows;         // of a block
+  float tile_of_block;  // the part of a block that a tile of the kernel is: 1 over a whole number
 };
 
 /// `value` of the base is the map of packed values: (16 keys x 8 channels, channels / 8, group, head, batch).
@@ -22,6 +23,7 @@ struct Params : forward::Params {
   Scales query_scale, key_scale, value_scale;
   const float* value_mean;  // null: none was taken out
   int64_t mean_batch_stride, mean_head_stride, mean_channel_stride;
+  float inverse_group;     // 1 over the query heads of a key head
   float least_scale;       // of a block's scores: not 0, of the sign of scale_log2
   const float* out_scale;  // of an e4m3 output, else null
   Dtype out_dtype;

@@ -9,9 +9,8 @@
 namespace tandem::internal::sm90::forward_fp8 {
 
 template <Config config>
-class Producer : public forward::ProducerBase<Producer<config>, config, Shared<config>, 1> {
-  using Base = forward::ProducerBase<Producer<config>, config, Shared<config>, 1>;
-  friend Base;
+class Producer : public forward::ProducerBase<config, Shared<config>, 1> {
+  using Base = forward::ProducerBase<config, Shared<config>, 1>;
 
  public:
   TANDEM_DEVICE Producer(Shared<config>& shared, const Params& params)
@@ -24,8 +23,8 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
       ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
       const Tile& tile = shared_.tile[slot_.stage];
       if (tile.row < 0) break;
-      begin_tile(tile, shared_.tile_scales[slot_.stage]);
-      this->load(tile);
+      begin_tile(tile);
+      load(tile);
       ptx::sync_warp();  // every lane has read the tile
       if (issuer_) ptx::arrive(shared_.tile_empty[slot_.stage]);
       slot_.next();
@@ -33,44 +32,65 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   }
 
  private:
+  static constexpr int step_to_next = forward::block_step<config.upwards>;
   using Base::issuer_;
   using Base::key_;
   using Base::shared_;
   using Base::value_;
 
-  TANDEM_DEVICE void begin_tile(const Tile& tile, const TileScales<config.head_dim>& scales) {
+  /// In the consumers' order, forward/params.hpp; a value block is needed one step after its key.
+  TANDEM_DEVICE void load(const Tile& tile) {
+    const int begin = forward::first_block<config.upwards>(tile.visit), count = tile.visit.end - tile.visit.begin;
+#pragma unroll 1
+    for (int i = 0; i <= count; ++i) {
+      if (i < count) load_key(begin + i * step_to_next, i);
+      if (i > 0)
+        load_value(begin + (i - 1) * step_to_next);
+      else
+        this->load_query(tile);
+    }
+  }
+  TANDEM_DEVICE void begin_tile(const Tile& tile) {
     this->keys_ = forward::key_rows(fp8_params_, tile);
     const Place place = place_of(fp8_params_, tile);
     group_ = place.group;
     group_batch_ = place.group_batch;
     key_count_ = place.keys;
-    last_fetched_ = tile.visit.end - 1;
+  }
+  /// Those of a tile's first blocks, which the scheduler brings. A lane holds the scales of one of 32 blocks.
+  TANDEM_DEVICE void take_scales() {
+    ptx::wait(shared_.scales_full[slot_.stage], slot_.parity);
+    const TileScales<config.head_dim>& scales = shared_.tile_scales[slot_.stage];
     key_scale_ = scales.keys[lane_];
     value_scale_ = scales.values[lane_];
     reference_ = scales.values[0];
   }
-  /// A lane holds the scales of one of 32 blocks.
   TANDEM_DEVICE void fetch_scales(int32_t block) {
     const Place place = place_of(fp8_params_, shared_.tile[slot_.stage]);
-    last_fetched_ = block;
-    key_scale_ = place.key_scale(fp8_params_, (block - lane_) * config.tile_key);
-    value_scale_ = place.value_scale(fp8_params_, (block - lane_) * config.tile_key);
+    key_scale_ = place.template key_scale<config.tile_key>(fp8_params_, block + lane_ * step_to_next);
+    value_scale_ = place.template value_scale<config.tile_key>(fp8_params_, block + lane_ * step_to_next);
   }
 
-  TANDEM_DEVICE void load_key(int32_t block) {
-    if (fp8_params_.scales_by_block && last_fetched_ - block >= TileScales<config.head_dim>::blocks)
+  /// The `index`-th block of the tile. A stage of keys is full when they have landed and their scales are written.
+  TANDEM_DEVICE void load_key(int32_t block, int32_t index) {
+    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);
+    this->template load_block<typename Base::QueryLayout>(fp8_params_.key, shared_.key[key_.stage],
+                                                          shared_.key_full[key_.stage], block);
+    const int lane = index % TileScales<config.head_dim>::blocks;
+    if (index == 0)
+      take_scales();
+    else if (lane == 0 && fp8_params_.scales_by_block)
       fetch_scales(block);
-    const int lane = (last_fetched_ - block) & 31;
     BlockScales scales{ptx::shuffle(key_scale_, lane), 0, 1, 0};
     const float value = ptx::shuffle(value_scale_, lane);
     if (value != reference_) {
       scales.value_log2 = ptx::log2(value * ptx::reciprocal(reference_));
       scales.value_inverse = reference_ * ptx::reciprocal(value);
     }
-    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);
-    if (issuer_) shared_.block_scales[key_.stage] = scales;
-    this->template load_block<typename Base::QueryLayout>(fp8_params_.key, shared_.key[key_.stage],
-                                                          shared_.key_full[key_.stage], block);
+    if (issuer_) {
+      shared_.block_scales[key_.stage] = scales;
+      ptx::arrive(shared_.key_full[key_.stage]);
+    }
     key_.next();
   }
 
@@ -136,7 +156,6 @@ class Producer : public forward::ProducerBase<Producer<config>, config, Shared<c
   RingPosition<config.transposes() ? config.raw_buffers() : 1> raw_;
   int patch_parity_ = 0;
   int32_t group_ = 0, group_batch_ = 0, key_count_ = 0;
-  int32_t last_fetched_ = 0;  // the block of lane 0's scales
   float key_scale_ = 1, value_scale_ = 1, reference_ = 1;
 };
 

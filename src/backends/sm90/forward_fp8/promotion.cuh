@@ -18,11 +18,15 @@ struct Promotion {
   uint8_t* buffer;  // of the warp
   int lane;
 
-  /// Adds O to the sums, or begins them with it, and clears it.
-  TANDEM_DEVICE void take(Output& output, bool begun) const {
+  TANDEM_DEVICE void clear() const {
+#pragma unroll 1  // rare
+    for (int i = 0; i < config.head_dim / 2; i += 4) piece(i) = Piece{};
+  }
+  /// Adds O to the sums and clears it.
+  TANDEM_DEVICE void take(Output& output) const {
 #pragma unroll
     for (int i = 0; i < config.head_dim / 2; i += 4) {
-      Piece sums = begun ? piece(i) : Piece{};
+      Piece sums = piece(i);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         sums.sum[j] += output[i + j];

@@ -41,7 +41,7 @@ struct alignas(1024) Shared {
   ptx::Barrier query_full[config.consumers][config.query_buffers], query_empty[config.consumers][config.query_buffers];
   ptx::Barrier key_full[config.stages], key_empty[config.stages];
   ptx::Barrier value_full[config.stages], value_empty[config.stages];
-  ptx::Barrier tile_full[config.tile_slots], tile_empty[config.tile_slots];
+  ptx::Barrier tile_full[config.tile_slots], scales_full[config.tile_slots], tile_empty[config.tile_slots];
   ptx::Barrier patch;
   BlockScales block_scales[config.stages];
   TileScales<config.head_dim> tile_scales[config.tile_slots];
@@ -61,6 +61,7 @@ struct alignas(1024) Shared {
       {"value_full", offsetof(Shared, value_full), sizeof(ptx::Barrier)},
       {"value_empty", offsetof(Shared, value_empty), sizeof(ptx::Barrier)},
       {"tile_full", offsetof(Shared, tile_full), sizeof(ptx::Barrier)},
+      {"scales_full", offsetof(Shared, scales_full), sizeof(ptx::Barrier)},
       {"tile_empty", offsetof(Shared, tile_empty), sizeof(ptx::Barrier)},
       {"patch", offsetof(Shared, patch), sizeof(ptx::Barrier)},
       {"block_scales", offsetof(Shared, block_scales), sizeof(BlockScales)},

@@ -63,6 +63,12 @@ TANDEM_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d) {
 TANDEM_DEVICE float as_float(int bits) { return __int_as_float(bits); }
 TANDEM_DEVICE float as_float(float x) { return x; }
 TANDEM_DEVICE int as_int(float x) { return __float_as_int(x); }
+/// The `count` lowest bits, 0 to 32 of them: a shift by 32 gives 0.
+TANDEM_DEVICE uint32_t low_bits(int count) {
+  uint32_t above;
+  asm("shl.b32 %0, 1, %1;" : "=r"(above) : "r"(count));
+  return above - 1;
+}
 /// Four of the eight bytes of b:a, which `selector` names from the lowest up, a hexadecimal digit each.
 TANDEM_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
 

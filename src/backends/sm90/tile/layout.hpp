@@ -40,6 +40,8 @@ TANDEM_SHARED_FUNCTION constexpr int swizzled_offset(int row, int piece, int row
 /// 64 is 16 * warp + lane / 4 + 8 * upper(i), its column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
 TANDEM_SHARED_FUNCTION constexpr int fragment_upper(int i) { return (i >> 1) & 1; }
 TANDEM_SHARED_FUNCTION constexpr int fragment_column(int lane, int i) { return 8 * (i / 4) + 2 * (lane & 3) + (i & 1); }
+/// Counts the columns of one row that a thread has.
+TANDEM_SHARED_FUNCTION constexpr int fragment_bit(int i) { return i / 4 * 2 + (i & 1); }
 TANDEM_SHARED_FUNCTION constexpr int fragment_row(int warp, int lane) { return 16 * warp + (lane >> 2); }
 
 }  // namespace tandem::internal::sm90
