@@ -93,9 +93,11 @@ def forward_faults(name, code):
     if eight_bits:
         # As many bodies of a step as the variant says; some wait for O first. Where a second query fits, S of the next tile
         # beside O of this one's last block as well.
-        variant = re.search(rf'^ *{{"{name}", (.*)$', VARIANTS_FP8.read_text(encoding="utf-8"), re.MULTILINE)[1]
-        bodies = re.search(r"\.bodies = (\d)", variant)
-        expected = int(bodies[1] if bodies else 4) + (".query_buffers = 1" not in variant)
+        variant = re.search(rf'^ *{{"{name}", (.*)$', VARIANTS_FP8.read_text(encoding="utf-8"), re.MULTILINE)
+        if variant is None:
+            return [f"{name}: not in {VARIANTS_FP8.name}; of an older build?"], 0
+        bodies = re.search(r"\.bodies = (\d)", variant[1])
+        expected = int(bodies[1] if bodies else 4) + (".query_buffers = 1" not in variant[1])
         return ([] if len(steps) == expected else
                 [f"{name}: {len(steps)} steps with S and O in the tensor cores, not {expected}"]), 0
     if len(steps) != 2:  # a masked and an unmasked body
