@@ -20,8 +20,10 @@ def random(*shape, dtype):
     return torch.randn(*shape, device="cuda", dtype=dtype)
 
 
-def milliseconds(launch, flop):
-    """Median time of one launch(stream), from replays of a graph that holds about 2 ms of them."""
+def milliseconds(launch, flop, sustained=False):
+    """Median time of one launch(stream), from five replays of a graph that holds about 2 ms of them, with pauses between;
+    sustained: from ten that follow each other, after three, as a GPU that has work all the time runs (a product of 8-bit
+    matrices then is 5% slower)."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     count = max(2, min(16, round(2e-3 / (flop / 500e12))))
@@ -38,6 +40,8 @@ def milliseconds(launch, flop):
     graph.replay()
     torch.cuda.synchronize()
     time.sleep(0.1)
+    if sustained:
+        return sustained_milliseconds(graph) / count
     times = []
     for _ in range(5):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -47,6 +51,18 @@ def milliseconds(launch, flop):
         end.synchronize()
         times.append(begin.elapsed_time(end) / count)
     return statistics.median(times)
+
+
+def sustained_milliseconds(graph):
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(11)]
+    for _ in range(3):
+        graph.replay()
+    events[0].record()
+    for event in events[1:]:
+        graph.replay()
+        event.record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
 
 
 def tandem_launcher(library, tensors, lengths=None, **fields):

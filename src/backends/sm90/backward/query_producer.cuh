@@ -18,7 +18,6 @@ TANDEM_DEVICE void announce_query_tiles(QueryShared<config>& shared, const Query
     more = position.tile >= 0;
     ptx::wait(shared.tile_empty[slot.stage], slot.parity ^ 1);
     if ((ptx::thread_index() & 31) != 0) continue;
-    if (!more) shared.tile[slot.stage] = forward::Tile{};
     forward::describe<config.consumers, config.tile_key>(params, position, shared.tile[slot.stage]);
     ptx::arrive(shared.tile_full[slot.stage]);
   }

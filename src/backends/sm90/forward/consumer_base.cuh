@@ -83,8 +83,7 @@ class ConsumerBase {
   TANDEM_DEVICE bool take_tile() {
     ptx::wait(shared_.tile_full[slot_.stage], slot_.parity);
     const Tile& tile = shared_.tile[slot_.stage];
-    // All is read before the first of it is looked at: each look would wait for shared memory.
-    const int row = ptx::uniform(tile.row);
+    if (ptx::uniform(tile.row) < 0) return false;
     const Range own = tile.own[consumer_];
     const Range full = tile.full[consumer_];
     const int below = own.begin - tile.visit.begin, above = tile.visit.end - own.end;
@@ -94,7 +93,6 @@ class ConsumerBase {
     skipped_behind_ = ptx::uniform(config.upwards ? above : below);
     full_begin_ = ptx::uniform(forward::first_block<config.upwards>(full));
     full_end_ = ptx::uniform(forward::end_block<config.upwards>(full));
-    if (row < 0) return false;
     taken_ = slot_.stage;
     slot_.next();
     return true;

@@ -62,7 +62,6 @@ class Scheduler {
       Tile& tile = shared_.tile[slot_.stage];
       ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);
       if (lane_ == 0) {
-        if (position.tile < 0) tile = Tile{};
         forward::describe<config.consumers, config.tile_key>(params_, position, tile);
         ptx::arrive(shared_.tile_full[slot_.stage]);
       }

@@ -24,11 +24,9 @@ inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
     // for scales of 64 keys, and of 128 where sums are promoted.
     {"forward_e4m3_d128_n64", {.dtype = Dtype::e4m3, .head_dim = 128, .consumers = 3, .tile_key = 64, .bodies = 2, .output_first = true}, forward_fp8::never},
     {"forward_e4m3_d192", {.dtype = Dtype::e4m3, .head_dim = 192, .consumers = 2, .tile_key = 96}},
-    // without promotion there is room for a second query.
-    {"forward_e4m3_d256", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .bodies = 1, .promotes = false}},
-    // and for 96 keys: 1481 against 1429 at full 8448, but 475 against 508 at causal 512.
+    // without promotion there is room for 96 keys: 1481 against 1429 at full 8448, but 475 against 508 at causal 512.
+    {"forward_e4m3_d256", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .query_buffers = 1, .tile_slots = 2, .bodies = 1}},
     {"forward_e4m3_d256_n96", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 96, .tile_slots = 2, .promotes = false}, 1024},
-    {"forward_e4m3_d256_promoting", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .query_buffers = 1, .tile_slots = 2}, forward_fp8::never},
     // int8 queries and keys: their scores keep all bits.
     {"forward_int8_d64", {.dtype = Dtype::int8, .head_dim = 64, .consumers = 4, .tile_key = 64, .upwards = false, .bodies = 2, .output_first = true}},
     // for long sequences too: a third consumer's registers don't hold the sums' origin beside the next tile's scores.
@@ -45,6 +43,7 @@ inline constexpr forward_fp8::Variant forward_fp8_variants[] = {
     {"forward_e4m3_d256_rows_n64", {.dtype = Dtype::e4m3, .head_dim = 256, .consumers = 2, .tile_key = 64, .value_layout = ValueLayout::rows, .promotes = false}},
     {"forward_int8_d64_rows", {.dtype = Dtype::int8, .head_dim = 64, .consumers = 4, .tile_key = 64, .value_layout = ValueLayout::rows, .upwards = false, .bodies = 2, .output_first = true}},
     {"forward_int8_d128_rows", {.dtype = Dtype::int8, .head_dim = 128, .consumers = 2, .tile_key = 128, .value_layout = ValueLayout::rows, .bodies = 2, .late_turn = true}},
+    {"forward_int8_d192_rows", {.dtype = Dtype::int8, .head_dim = 192, .consumers = 2, .tile_key = 96, .value_layout = ValueLayout::rows, .query_buffers = 1}},
     {"forward_int8_d256_rows", {.dtype = Dtype::int8, .head_dim = 256, .consumers = 2, .tile_key = 32, .value_layout = ValueLayout::rows, .query_buffers = 1, .tile_slots = 2}},
 };
 // clang-format on
