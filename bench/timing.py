@@ -22,8 +22,7 @@ def random(*shape, dtype):
 
 def milliseconds(launch, flop, sustained=False):
     """Median time of one launch(stream), from five replays of a graph that holds about 2 ms of them, with pauses between;
-    sustained: from ten that follow each other, after three, as a GPU that has work all the time runs (a product of 8-bit
-    matrices then is 5% slower)."""
+    sustained: from ten that follow each other, after three, as a GPU that has work all the time runs."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     count = max(2, min(16, round(2e-3 / (flop / 500e12))))
