@@ -15,9 +15,9 @@ namespace {
 using sm90::forward_fp8::Config;
 using sm90::forward_fp8::Variant;
 
-/// Keys that the tensor cores may add up before their sum is promoted. They truncate: with values of a mean of one
-/// sigma 512 keys leave an error of 0.5%, 768 of 0.7%: 640 are whole tiles of 64 and 128; once the mean is taken out
-/// 16,384 leave 0.6%, and 131,072 1.2% (docs/performance-log.md).
+/// Keys that the tensor cores may add up before their sum is promoted; a row's last sum may have a tile more. They
+/// truncate: with values of a mean of one sigma 512 keys leave an error of 0.5%, 768 of 0.7% (640 are whole tiles of 64
+/// and of 128); once the mean is taken out 16,384 leave 0.6%, and 131,072 1.2% (docs/performance-log.md).
 int64_t keys_before_promotion(const Quantization& q) { return q.value_mean ? 16384 : 640; }
 
 /// Whether any sum is long enough to be promoted. Where the variant must not depend on lengths, it could be.
@@ -35,13 +35,14 @@ Status check_supported(const Attention& a) {
                  static_cast<long long>(std::max(a.head_dim, a.value_dim)));
   // The kernels find a tile's scales by quotient(), common/quantized.hpp.
   constexpr int64_t most_rows = int64_t{quotient_limit} * 32;
-  if (a.max_query > most_rows || a.max_key > most_rows)
-    return error(Code::unsupported, a.max_query > most_rows ? "query" : "key",
-                 "the %s backend takes sequences of at most %lld rows, not %lld", name(a.backend),
-                 static_cast<long long>(most_rows), static_cast<long long>(std::max(a.max_query, a.max_key)));
+  const int64_t queries = a.packed_query ? a.total_query : a.max_query, keys = a.packed_key ? a.total_key : a.max_key;
+  if (queries > most_rows || keys > most_rows)
+    return error(Code::unsupported, queries > most_rows ? "query" : "key",
+                 "the %s backend takes 8-bit tensors of at most %lld rows, not %lld", name(a.backend),
+                 static_cast<long long>(most_rows), static_cast<long long>(std::max(queries, keys)));
   if (a.query_heads > quotient_limit)
-    return error(Code::unsupported, "query", "the %s backend takes at most %d heads, not %lld", name(a.backend),
-                 quotient_limit, static_cast<long long>(a.query_heads));
+    return error(Code::unsupported, "query", "the %s backend takes at most %d heads of 8 bits, not %lld",
+                 name(a.backend), quotient_limit, static_cast<long long>(a.query_heads));
   if (a.value_dim % 8 != 0)
     return error(Code::unsupported, "value", "the %s backend takes value dims that are multiples of 8, not %lld",
                  name(a.backend), static_cast<long long>(a.value_dim));

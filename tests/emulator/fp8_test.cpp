@@ -30,6 +30,7 @@ struct Case {
   bool mean = false, promote = true;
   float peak = 1;  // scores grow along the keys by so much
   int64_t fewer_columns = 0;
+  int scale_rows = 0;  // of a block of keys and values; 0: what the plan says
 };
 
 constexpr auto head = Granularity::head, tensor = Granularity::tensor, block = Granularity::block;
@@ -65,7 +66,11 @@ const Case cases[] = {
     {"mean_long", 1, 130, 1300, 2, 1, true, -1, -1, false, false, block, Dtype::fp16, true},
     {"mean_long_packed", 2, 140, 1200, 1, 1, false, -1, -1, true, true, block, Dtype::bf16, true},
     {"mean_long_window", 1, 300, 1100, 1, 1, false, 130, 40, false, false, head, Dtype::e4m3, true},
+    // Consumers see blocks of their own: one passes over what the other works on, before and behind.
+    {"diagonal_alone", 1, 256, 1216, 2, 1, true, 0, -1, false, false, head, Dtype::bf16, true},
     {"mean_promoted", 1, 40, 16700, 1, 1, false, -1, -1, false, false, block, Dtype::bf16, true},
+    {"scales_of_64", 1, 130, 300, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 0, 64},
+    {"promoted_scales_of_128", 1, 70, 1300, 1, 1, true, -1, -1, false, false, block, Dtype::bf16, false, true, 1, 0, 128},
     {"narrow", 1, 130, 190, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 16},
 };
 
@@ -194,6 +199,7 @@ class Fp8Problem {
     q.value_layout = rows_ ? ValueLayout::rows : ValueLayout::packed;
     q.value_mean = c_.mean;
     q.promote = c_.promote;
+    q.key_rows = q.value_rows = c_.scale_rows;
     problem.options.backend = Backend::emulator;
   }
 

@@ -99,6 +99,13 @@ TEST(ForwardFp8Plan, LimitsLengthsToWhatKernelsCanDivide) {
   const Status status = status_of(problem);
   EXPECT_EQ(status.code, Code::unsupported);
   EXPECT_STREQ(status.argument, "key");
+  problem = eight_bits(128);
+  problem.query.size[1] = (int64_t{1} << 26) + 1;
+  EXPECT_STREQ(status_of(problem).argument, "query");
+  problem = eight_bits(128);
+  problem.query.size[2] = (int64_t{1} << 21) + 4;
+  EXPECT_STREQ(status_of(problem).argument, "query");
+  EXPECT_NE(std::string(status_of(problem).message).find("heads"), std::string::npos) << status_of(problem).message;
 }
 
 TEST(ForwardFp8Plan, SaysThatHeadDimsAreMultiplesOf16) {

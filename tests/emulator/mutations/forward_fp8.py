@@ -19,13 +19,13 @@ MUTATIONS = [
     ("key_empty expects one arrival too few", {ARRIVALS, OVERWRITE, RACE}, [edit(BARRIERS, "ptx::init(shared.key_empty[s], warps);", "ptx::init(shared.key_empty[s], warps - 1);")]),
     ("fence of the barrier initialisation left out", {NO_PROXY_FENCE}, [edit(KERNEL, "    ptx::fence_barrier_init();\n", "")]),
     ("the scheduler's warp loads", {DEADLOCK, ARRIVALS, RACE}, [edit(KERNEL, "if (warp == 0)", "if (warp == 1)")]),
-    ("tile announced before its scales", {RACE, UNINITIALISED}, [edit(SCHEDULER, "      ptx::sync_warp();  // lane 0 announces what all have written\n", "")]),
+    ("scales announced before every lane has written them", {RACE, UNINITIALISED}, [edit(SCHEDULER, "      ptx::sync_warp();  // lane 0 announces what all have written\n", "")]),
     ("tile slot rewritten before it is read", {RACE, ARRIVALS}, [edit(SCHEDULER, "      ptx::wait(shared_.tile_empty[slot_.stage], slot_.parity ^ 1);\n", "")]),
     ("scales of a block written before its stage is empty", {RACE}, [edit(PRODUCER, "    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);\n", "    if (issuer_) shared_.block_scales[key_.stage] = {};\n    ptx::wait(shared_.key_empty[key_.stage], key_.parity ^ 1);\n")]),
     ("keys announced before their scales", {ARRIVALS, RACE, UNINITIALISED, EARLY, NUMBERS}, [edit(KERNEL, "(shared, 2, config.transposes()", "(shared, 1, config.transposes()")]),
     ("scales of the tile before", {NUMBERS, RACE, UNINITIALISED}, [edit(PRODUCER, "    ptx::wait(shared_.scales_full[slot_.stage], slot_.parity);\n", "")]),
-    ("blocks in the other order than their scales", {NUMBERS}, [edit(SCHEDULER, "lane_ * forward::block_step<config.upwards>", "lane_ * -forward::block_step<config.upwards>")]),
-    ("blocks loaded in the other order than they are taken", {NUMBERS, OVERWRITE}, [edit(PRODUCER, "forward::first_block<config.upwards>(tile.visit), count", "forward::first_block<!config.upwards>(tile.visit), count"), edit(PRODUCER, "step_to_next = forward::block_step<config.upwards>", "step_to_next = forward::block_step<!config.upwards>")]),
+    ("blocks in the other order than their scales", {NUMBERS}, [edit(SCHEDULER, "lane_ * forward::walk_step<config.ascending>", "lane_ * -forward::walk_step<config.ascending>")]),
+    ("blocks loaded in the other order than they are taken", {NUMBERS, OVERWRITE}, [edit(PRODUCER, "forward::walk_begin<config.ascending>(tile.visit), count", "forward::walk_begin<!config.ascending>(tile.visit), count"), edit(PRODUCER, "step_to_next = forward::walk_step<config.ascending>", "step_to_next = forward::walk_step<!config.ascending>")]),
     ("a masked block taken for a full one", {NUMBERS}, [edit(BASE, "before(block, full_begin_) || !before(block, full_end_)", "before(block, full_begin_)")]),
     ("a column too many seen", {NUMBERS}, [edit(BASE, "least(positive % 8, 2)", "least(positive % 8 + 1, 2)")]),
     ("stage released before every lane has its scales", {RACE}, [edit(CONSUMER, "    ptx::sync_warp();  // one lane releases the stage for all\n", "")]),
@@ -57,10 +57,29 @@ MUTATIONS = [
     ("every warp stores the first one's rows", {NUMBERS, "race in global memory"}, [edit(EPILOGUE, "64 * consumer + stored_rows * warp)", "64 * consumer)")]),
 ]
 
+# Of a kernel with a masked and an unmasked body, O before S, and promotion.
+LONG = [
+    ("sums begin with what the buffer held", {NUMBERS, UNINITIALISED, RACE}, [edit(CONSUMER, "      promotion().clear();\n", "")]),
+    ("promoted sums keep the old reference", {NUMBERS}, [edit(CONSUMER, "if (consumer.promoted_) consumer.promotion().scale(factor0, factor1);", "")]),
+    ("promoted sums forgotten at a tile's end", {NUMBERS}, [edit(CONSUMER, "if (promoted_) promotion().add_to(output_);", "")]),
+    ("O kept as its sum is promoted", {NUMBERS}, [edit("forward_fp8/promotion.cuh", "        output[i + j] = 0;\n", "")]),
+    ("masked blocks behind the full ones left out of the mask", {NUMBERS, DEADLOCK}, [edit(BASE, "self().steps(tile, masked_until, Yes{});", "self().steps(tile, masked_until, No{});")]),
+    ("scales of the first 32 blocks for those after them", {NUMBERS}, [edit(PRODUCER, "else if (lane == 0 && fp8_params_.scales_by_block)", "else if (lane == 99)")]),
+    ("values released before O is done", {OVERWRITE, RACE, TOUCHED, NUMBERS}, [edit(CONSUMER, "    ptx::wgmma_wait<1>(output_, weights_);\n    free_value(stage);", "    free_value(stage);\n    ptx::wgmma_wait<1>(output_, weights_);")]),
+]
+# Of one whose consumers see blocks of their own, with two slots for descriptions.
+SLOTS = [
+    ("the next tile awaited before others have their turns", {DEADLOCK}, [edit(BASE, "    if (behind > 0) { self().last_output(); skip(behind); } const bool more = take_tile();", "    const bool more = take_tile(); if (behind > 0) { self().last_output(); skip(behind); }")]),
+]
+
 QUANTISERS = ["quantize_rows", "quantize_value", "quantize_columns", "quantize_combine", "copy_16bit"]
 
 GROUPS = [
     {"kernel": "forward_e4m3_d128", "others": QUANTISERS, "options": "sms=1", "mutations": MUTATIONS,
      "problems": ["--random 1,300,2,128 --key-heads 1 --fp8 fp8", "--random 1,150,2,128 --key-length 700 --fp8 fp8",
                   "--random 1,300,2,128 --cu-seqlens-q 0,90,300 --cu-seqlens-k 0,170,300 --causal --fp8 fp8"]},
+    {"kernel": "forward_e4m3_d128_long", "others": QUANTISERS, "options": "sms=1", "mutations": LONG,
+     "tests": ["emulator_fp8 Emulator/Fp8Kernel.PassesTheChecks/forward_e4m3_d128_long"]},
+    {"kernel": "forward_e4m3_d256_n96", "others": QUANTISERS, "options": "sms=1", "mutations": SLOTS,
+     "tests": ["emulator_fp8 Emulator/Fp8Kernel.PassesTheChecks/forward_e4m3_d256_n96"]},
 ]

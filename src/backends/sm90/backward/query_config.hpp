@@ -14,8 +14,8 @@ struct QueryConfig {
   static constexpr int consumers = 2;  // warpgroups of 64 query rows each
   static constexpr int tile_key = 64;
   static constexpr int stages = 2, query_buffers = 1, tile_slots = 2;
-  static constexpr bool pingpong = false;  // turns at the tensor cores: no gain (docs/performance-log.md)
-  static constexpr bool upwards = false;   // the order of blocks, forward/params.hpp
+  static constexpr bool pingpong = false;   // turns at the tensor cores: no gain (docs/performance-log.md)
+  static constexpr bool ascending = false;  // the order of blocks, forward/params.hpp
   static constexpr int bodies = 2;  // of a step: masked or not (ptxas wants no branch between products in flight)
   static constexpr int threads = 128 * (consumers + 1);
   static constexpr int registers_producer = 24, registers_consumer = 240;

@@ -55,14 +55,14 @@ class QueryProducer : public forward::ProducerBase<config, QueryShared<config>, 
   /// In the consumers' order. A key's place is free a step after its value's; dO's is
   /// free last, since the last dQ leaves by it.
   TANDEM_DEVICE void load(const forward::Tile& tile) {
-    const int first = forward::first_block<config.upwards>(tile.visit);
-    const int end = forward::end_block<config.upwards>(tile.visit);
+    const int first = forward::walk_begin<config.ascending>(tile.visit);
+    const int end = forward::walk_end<config.ascending>(tile.visit);
     load_key(first);
     this->load_query(tile);
     load_value(first);
     load_grad_out(tile);
-    for (int block = first + forward::block_step<config.upwards>; block != end;
-         block += forward::block_step<config.upwards>) {
+    for (int block = first + forward::walk_step<config.ascending>; block != end;
+         block += forward::walk_step<config.ascending>) {
       load_key(block);
       load_value(block);
     }

@@ -87,18 +87,18 @@ class ConsumerBase {
     const Range own = tile.own[consumer_];
     const Range full = tile.full[consumer_];
     const int below = own.begin - tile.visit.begin, above = tile.visit.end - own.end;
-    block_ = ptx::uniform(forward::first_block<config.upwards>(own));
-    end_ = ptx::uniform(forward::end_block<config.upwards>(own));
-    skipped_before_ = ptx::uniform(config.upwards ? below : above);
-    skipped_behind_ = ptx::uniform(config.upwards ? above : below);
-    full_begin_ = ptx::uniform(forward::first_block<config.upwards>(full));
-    full_end_ = ptx::uniform(forward::end_block<config.upwards>(full));
+    block_ = ptx::uniform(forward::walk_begin<config.ascending>(own));
+    end_ = ptx::uniform(forward::walk_end<config.ascending>(own));
+    skipped_before_ = ptx::uniform(config.ascending ? below : above);
+    skipped_behind_ = ptx::uniform(config.ascending ? above : below);
+    full_begin_ = ptx::uniform(forward::walk_begin<config.ascending>(full));
+    full_end_ = ptx::uniform(forward::walk_end<config.ascending>(full));
     taken_ = slot_.stage;
     slot_.next();
     return true;
   }
   TANDEM_DEVICE bool needs_mask(int block) const { return before(block, full_begin_) || !before(block, full_end_); }
-  static TANDEM_DEVICE bool before(int a, int b) { return config.upwards ? a < b : a > b; }
+  static TANDEM_DEVICE bool before(int a, int b) { return config.ascending ? a < b : a > b; }
 
   /// Passes over blocks that none of this warpgroup's rows sees: it only releases their stages, in the order in which
   /// they are filled and once they have landed (an earlier arrival would count for the stage's former use), and lets
@@ -142,15 +142,22 @@ class ConsumerBase {
   /// tiles. False: there is no next one. (ptxas wants no branch between products in flight.)
   TANDEM_DEVICE bool begin_next() {
     const int behind = skipped_behind_;
+    // Others may need this consumer's turns before they give back the slot of the last tile but one: of two slots that
+    // is the one in which the next tile is described.
+    const bool first_skips = config.tile_slots == 2 && behind > 0;
+    if (first_skips) {
+      self().last_output();
+      skip(behind);
+    }
     const bool more = take_tile();
-    const int skipped = behind + (more ? skipped_before_ : 0);
-    if (more && skipped == 0) {
+    const int skipped = (first_skips ? 0 : behind) + (more ? skipped_before_ : 0);
+    if (!first_skips && more && skipped == 0) {
       self().issue_last_output();
       self().issue_first_scores();
       self().template await_last_output<1>();
       return true;
     }
-    self().last_output();
+    if (!first_skips) self().last_output();
     skip(skipped);
     if (more) self().issue_first_scores();
     return more;
@@ -207,7 +214,7 @@ class ConsumerBase {
   SharedMemory& shared_;
   const Params& params_;
   const int consumer_, warp_, lane_;
-  static constexpr int step_to_next = block_step<config.upwards>;
+  static constexpr int step_to_next = walk_step<config.ascending>;
   RingPosition<config.stages> key_;
   RingPosition<value_stages<config>()> value_;
   RingPosition<config.tile_slots> slot_;

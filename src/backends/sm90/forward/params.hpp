@@ -60,20 +60,20 @@ struct alignas(16) Tile {
 };
 static_assert(sizeof(Tile) == 128);
 
-/// The order in which the 8-bit forward and the backward's kernel of dQ take the key blocks of a tile. Upwards, where
-/// there is a diagonal, a row's first block is full, and not the one of which it may see a single key: what the first
-/// block tells of the row's scores (math/softmax_fp8.cuh) then holds for the others. Downwards, consumers of which one
-/// sees more blocks than the others end a tile together.
-template <bool upwards>
-constexpr int32_t block_step = upwards ? 1 : -1;
-template <bool upwards>
-TANDEM_SHARED_FUNCTION constexpr int32_t first_block(const Range& blocks) {
-  return upwards ? blocks.begin : blocks.end - 1;
+/// The order in which the 8-bit forward and the backward's kernel of dQ take the key blocks of a tile. Ascending, under
+/// a causal mask without a left edge, most rows see all of their first block, and not a single key of it: what it tells
+/// of the row's scores (math/softmax_fp8.cuh) then holds for the others. (A window with both edges has partial blocks
+/// at either end.) Descending, consumers of which one sees more blocks than the others end a tile together.
+template <bool ascending>
+constexpr int32_t walk_step = ascending ? 1 : -1;
+template <bool ascending>
+TANDEM_SHARED_FUNCTION constexpr int32_t walk_begin(const Range& blocks) {
+  return ascending ? blocks.begin : blocks.end - 1;
 }
-/// The one behind the last.
-template <bool upwards>
-TANDEM_SHARED_FUNCTION constexpr int32_t end_block(const Range& blocks) {
-  return upwards ? blocks.end : blocks.begin - 1;
+/// The block behind the last one.
+template <bool ascending>
+TANDEM_SHARED_FUNCTION constexpr int32_t walk_end(const Range& blocks) {
+  return ascending ? blocks.end : blocks.begin - 1;
 }
 
 }  // namespace tandem::internal::sm90::forward

@@ -18,7 +18,7 @@ struct Config {
   int query_buffers = 2;
   // Tiles that the scheduler may describe ahead: finding one takes longer than working on a short one.
   int tile_slots = 4;
-  bool upwards = true;  // the order of blocks, forward/params.hpp
+  bool ascending = true;  // the order of blocks, forward/params.hpp
   // Copies of a step's code: one for each stage, masked or not, so that addresses and descriptors are constants (4);
   // masked or not (2); or one. Short tiles pass all of a kernel's code, and wait for what isn't in the cache.
   int bodies = 4;

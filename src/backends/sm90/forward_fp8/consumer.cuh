@@ -24,6 +24,8 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   using QueryLayout = ChunkLayout<config.head_dim, 1>;  // of queries and keys
   using RowSoftmax = SoftmaxFp8<Score, config.tile_key>;
 
+  static_assert(config.bodies == 1 || config.bodies == 2 || config.bodies == 4, "see Config::bodies");
+
  public:
   TANDEM_DEVICE Consumer(Shared<config>& shared, const Params& params, int warpgroup)
       : Base(shared, params, warpgroup), fp8_params_(params) {}
@@ -107,9 +109,7 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
         else
           step(tile, Stage<1>{}, masked);
       }
-      if constexpr (config.promotes) {
-        if (this->before(promote_at_, block_) && this->before(block_, end_)) promote();
-      }
+      if constexpr (config.promotes) promote_if_due();
     }
   }
   template <class StageNumber, class Masked>
@@ -124,11 +124,8 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
       issue_step(key_.stage);
       if (this->needs_mask(block_)) this->mask(scores_, tile, block_, softmax_.masked());
       softmax_.next(scores_, weights_, Rescale{*this});
-      const bool promotes = config.promotes && block_ == promote_at_;
       block_ += Base::step_to_next;
-      if constexpr (config.promotes) {
-        if (promotes && this->before(block_, end_)) promote();
-      }
+      if constexpr (config.promotes) promote_if_due();
     }
   }
   /// What the softmax does to sums when their reference moves.
@@ -268,6 +265,9 @@ class Consumer : public forward::ConsumerBase<Consumer<config>, config, Shared<c
   }
 
   TANDEM_DEVICE Promotion<config> promotion() { return {shared_.output[consumer_][warp_], lane_}; }
+  TANDEM_DEVICE void promote_if_due() {
+    if (this->before(promote_at_, block_) && this->before(block_, end_)) promote();
+  }
   TANDEM_DEVICE void promote() {
     if (!promoted_) {
       Epilogue<config>::await_buffer(lane_);

@@ -32,7 +32,7 @@ class Producer : public forward::ProducerBase<config, Shared<config>, 1> {
   }
 
  private:
-  static constexpr int step_to_next = forward::block_step<config.upwards>;
+  static constexpr int step_to_next = forward::walk_step<config.ascending>;
   using Base::issuer_;
   using Base::key_;
   using Base::shared_;
@@ -40,7 +40,7 @@ class Producer : public forward::ProducerBase<config, Shared<config>, 1> {
 
   /// In the consumers' order, forward/params.hpp; a value block is needed one step after its key.
   TANDEM_DEVICE void load(const Tile& tile) {
-    const int begin = forward::first_block<config.upwards>(tile.visit), count = tile.visit.end - tile.visit.begin;
+    const int begin = forward::walk_begin<config.ascending>(tile.visit), count = tile.visit.end - tile.visit.begin;
 #pragma unroll 1
     for (int i = 0; i <= count; ++i) {
       if (i < count) load_key(begin + i * step_to_next, i);

@@ -1,6 +1,6 @@
 // The scheduler's role in 8-bit attention: a warp of its own finds the tiles, describes them to loader and consumers,
 // and brings their scales, so that the loader does nothing but load: a short tile takes less time than its description.
-// The description is announced before the scales are there, so that the first tile's loads don't wait for them.
+// The description is announced before the scales are there, so that a tile's first keys are on their way meanwhile.
 #pragma once
 
 #include "backends/sm90/forward/scheduler.cuh"
@@ -21,15 +21,21 @@ struct Place {
   const float *key_scales, *value_scales;
   int32_t key_first, value_first, group, group_batch, keys;
 
-  /// Of a block of the kernel's tile; 1 outside the sequence.
+  /// Of a block of `tile_key` keys.
   template <int tile_key>
   TANDEM_DEVICE float key_scale(const Params& params, int32_t block) const {
-    return block >= 0 && block * tile_key < keys ? scale_of_tile(params.key_scale, key_scales, key_first, block) : 1.0f;
+    return at<tile_key>(params.key_scale, key_scales, key_first, block);
   }
   template <int tile_key>
   TANDEM_DEVICE float value_scale(const Params& params, int32_t block) const {
-    return block >= 0 && block * tile_key < keys ? scale_of_tile(params.value_scale, value_scales, value_first, block)
-                                                 : 1.0f;
+    return at<tile_key>(params.value_scale, value_scales, value_first, block);
+  }
+
+ private:
+  /// 1 outside the sequence.
+  template <int tile_key>
+  TANDEM_DEVICE float at(const Scales& scales, const float* data, int32_t first, int32_t block) const {
+    return block >= 0 && block * tile_key < keys ? scale_of_tile(scales, data, first, block) : 1.0f;
   }
 };
 
@@ -81,7 +87,7 @@ class Scheduler {
     const float query = query_scale(tile, least(lane_, config.consumers - 1));
     const Place place = place_of(params_, tile);
     const int32_t block =
-        forward::first_block<config.upwards>(tile.visit) + lane_ * forward::block_step<config.upwards>;
+        forward::walk_begin<config.ascending>(tile.visit) + lane_ * forward::walk_step<config.ascending>;
     const float key = place.template key_scale<config.tile_key>(params_, block);
     const float value = place.template value_scale<config.tile_key>(params_, block);
     bring_mean(tile, scales.mean);

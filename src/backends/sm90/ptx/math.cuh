@@ -63,7 +63,7 @@ TANDEM_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d) {
 TANDEM_DEVICE float as_float(int bits) { return __int_as_float(bits); }
 TANDEM_DEVICE float as_float(float x) { return x; }
 TANDEM_DEVICE int as_int(float x) { return __float_as_int(x); }
-/// The `count` lowest bits, 0 to 32 of them: a shift by 32 gives 0.
+/// The `count` lowest bits, all 32 where `count` is more: a shift by 32 and more gives 0.
 TANDEM_DEVICE uint32_t low_bits(int count) {
   uint32_t above;
   asm("shl.b32 %0, 1, %1;" : "=r"(above) : "r"(count));
