@@ -70,7 +70,8 @@ const Case cases[] = {
     {"diagonal_alone", 1, 256, 1216, 2, 1, true, 0, -1, false, false, head, Dtype::bf16, true},
     {"mean_promoted", 1, 40, 16700, 1, 1, false, -1, -1, false, false, block, Dtype::bf16, true},
     {"scales_of_64", 1, 130, 300, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 0, 64},
-    {"promoted_scales_of_128", 1, 70, 1300, 1, 1, true, -1, -1, false, false, block, Dtype::bf16, false, true, 1, 0, 128},
+    {"promoted_scales_of_128", 1, 70, 1300, 1, 1, true, -1, -1, false, false, block, Dtype::bf16, false, true, 1, 0,
+     128},
     {"narrow", 1, 130, 190, 2, 1, true, -1, -1, false, false, block, Dtype::bf16, true, true, 1, 16},
 };
 
