@@ -159,6 +159,17 @@ void plan_workspace(BackwardPlan& plan, const Attention& a) {
   plan.flags_at = reserve(plan, blocks * sizeof(int32_t));
 }
 
+/// The rows of both sides, as tensor maps see them.
+void plan_sides(BackwardPlan& plan, const Attention& a) {
+  plan.no_queries = a.batch == 0 || a.query_heads == 0 || a.total_query == 0 || a.max_query == 0;
+  plan.no_keys = a.batch == 0 || a.key_heads == 0 || a.total_key == 0 || a.max_key == 0;
+  // A tensor map can't have a dimension of 0: a ragged one ends any sequence where its length says.
+  plan.query_side = {a.packed_query ? 1 : a.batch, a.packed_query ? a.total_query : a.max_query, a.query_heads,
+                     a.packed_query || a.used_query || plan.no_queries};
+  plan.key_side = {a.packed_key ? 1 : a.batch, a.packed_key ? a.total_key : a.max_key, a.key_heads,
+                   a.packed_key || a.used_key || plan.no_keys};
+}
+
 }  // namespace
 
 Result<BackwardPlan> plan_backward_sm90(const Attention& a, const sm90::DeviceTraits& device) noexcept {
@@ -168,13 +179,7 @@ Result<BackwardPlan> plan_backward_sm90(const Attention& a, const sm90::DeviceTr
   if (plan.variant == nullptr)
     return error(Code::unsupported, "query", "no compiled kernel serves the backward pass of head dims %lld and %lld",
                  static_cast<long long>(a.head_dim), static_cast<long long>(a.value_dim));
-  plan.no_queries = a.batch == 0 || a.query_heads == 0 || a.total_query == 0 || a.max_query == 0;
-  plan.no_keys = a.batch == 0 || a.key_heads == 0 || a.total_key == 0 || a.max_key == 0;
-  // A tensor map can't have a dimension of 0: a ragged one ends any sequence where its length says.
-  plan.query_side = {a.packed_query ? 1 : a.batch, a.packed_query ? a.total_query : a.max_query, a.query_heads,
-                     a.packed_query || a.used_query || plan.no_queries};
-  plan.key_side = {a.packed_key ? 1 : a.batch, a.packed_key ? a.total_key : a.max_key, a.key_heads,
-                   a.packed_key || a.used_key || plan.no_keys};
+  plan_sides(plan, a);
   if (plan.no_queries && plan.no_keys) return plan;
   if (const Status status = plan_tiles(plan, a, device); !status.ok()) return status;
   if (plan.variant->config.division == Division::gradients) {

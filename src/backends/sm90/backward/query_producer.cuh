@@ -52,8 +52,8 @@ class QueryProducer : public forward::ProducerBase<config, QueryShared<config>, 
   using Base::shared_;
   using Base::value_;
 
-  /// In the consumers' order. A key's place is free a step after its value's; dO's is
-  /// free last, since the last dQ leaves by it.
+  /// In the consumers' order. A key's place is free a step after its value's; dO's is free last, since the last dQ
+  /// leaves by it.
   TANDEM_DEVICE void load(const forward::Tile& tile) {
     const int first = forward::walk_begin<config.ascending>(tile.visit);
     const int end = forward::walk_end<config.ascending>(tile.visit);

@@ -18,11 +18,10 @@ struct No {
   static constexpr bool value = false;
 };
 
-/// `Derived` has before_tile(tile), first_block(tile), steps(tile, end, masked) or, where config.bodies
-/// is 1, steps_in_one_body(tile), last_output() and after_tile(tile);
-/// with a second query buffer tiles overlap, and the first block and the last output are parted into
-/// issue_first_scores(), await_first_scores(), first_weights(tile), issue_last_output() and await_last_output<groups in
-/// flight behind it>().
+/// `Derived` has before_tile(tile), first_block(tile), steps(tile, end, masked) (where config.bodies is 1,
+/// steps_in_one_body(tile)), last_output() and after_tile(tile); with a second query buffer tiles overlap, and the
+/// first block and the last output are parted into issue_first_scores(), await_first_scores(), first_weights(tile),
+/// issue_last_output() and await_last_output<groups in flight behind it>().
 template <class Derived, auto config, class SharedMemory>
 class ConsumerBase {
  public:
